@@ -1,0 +1,213 @@
+"""The conversational delegate: asks the model, asks people before risky calls, runs the rest, and keeps the journal."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import structlog
+
+from agent.conversation import replies
+from agent.conversation.envelope import Envelope
+from agent.conversation.live import Live, TextSoFar, ToolBegan, ToolEnded, TurnPlace
+from agent.conversation.ports import Journal
+from agent.llm.base import Completion, FinishReason, LLMProvider, OnText
+from agent.llm.clean import StreamCleaner, clean
+from agent.llm.messages import ToolResult, UserText
+from agent.loop import guards
+from agent.loop.agentic_loop import Continue, Finish, LoopSignal, NeedApproval, Proceed, Responded, Step
+from agent.loop.context import ReasoningContext
+from agent.loop.tool_calls import Planned, plan_batches
+from agent.model.approval import ApprovalState
+from agent.model.tool_call import ToolCall, ToolOutput
+from agent.safety.layer import SafetyLayer
+from agent.tools.base import Approval, Effect, ToolContext
+from agent.tools.execute import Prepared, Refusal, ToolExecutor
+
+log = structlog.get_logger(__name__)
+
+PREVIEW_LENGTH = 200
+_UNKNOWN_OUTCOME = (
+    "The program was interrupted while this ran. Whether it took effect is not known, so it was not run again. "
+    "Check before you repeat it."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DispatchRules:
+    """Settings of the loop in a chat."""
+
+    max_iterations: int
+    auto_approve: bool
+    streams: bool
+
+
+class ChatDelegate:
+    """One turn of a chat, as the loop drives it."""
+
+    def __init__(
+        self,
+        envelope: Envelope,
+        place: TurnPlace,
+        tool_context: ToolContext,
+        *,
+        llm: LLMProvider,
+        executor: ToolExecutor,
+        safety: SafetyLayer,
+        journal: Journal,
+        live: Live,
+        rules: DispatchRules,
+    ) -> None:
+        self._envelope = envelope
+        self._place = place
+        self._tool_context = tool_context
+        self._llm = llm
+        self._executor = executor
+        self._safety = safety
+        self._journal = journal
+        self._live = live
+        self._rules = rules
+        self.latest: ReasoningContext | None = None
+        """The context as it was last seen: what a stopped turn has done."""
+
+    async def check_signals(self) -> LoopSignal:
+        """A stop cancels the turn's task instead, so that it acts in the middle of a call."""
+        return Proceed()
+
+    async def before_llm_call(self, context: ReasoningContext, iteration: int) -> Step:
+        self.latest = context
+        if iteration == self._rules.max_iterations - 1 and context.tools:
+            return Continue(context.with_messages(UserText(guards.LAST_ROUND)))
+        if iteration >= self._rules.max_iterations:
+            return Continue(context.without_tools())
+        return Continue(context)
+
+    async def call_llm(self, context: ReasoningContext) -> Completion:
+        self.latest = context
+        return await self._llm.complete(context.request(), self._on_text() if self._rules.streams else None)
+
+    async def handle_text_response(self, completion: Completion, context: ReasoningContext) -> Step:
+        text = self._safety.hide_secrets(clean(completion.text))
+        if not text.strip():
+            text = replies.EMPTY_ANSWER
+        elif completion.finish is FinishReason.LENGTH:
+            text += replies.CUT_OFF
+        return Finish(Responded(text), context)
+
+    async def execute_tool_calls(self, context: ReasoningContext) -> Step:
+        self.latest = context
+        results: dict[str, ToolResult] = {}
+        ready: list[_Ready] = []
+        question: NeedApproval | None = None
+        for call in context.open_calls:
+            match self._preflight(call):
+                case ToolResult() as result:
+                    results[call.id] = result
+                case _Ready() as slot:
+                    ready.append(slot)
+                case NeedApproval() as question:
+                    break
+        leaves_traces = any(slot.prepared.spec.effect is not Effect.READ for slot in ready)
+        if leaves_traces:
+            await self._journal.begin(context.added, [slot.call.id for slot in ready])
+        for batch in plan_batches([slot.planned for slot in ready]):
+            for result in await self._run(batch):
+                results[result.call_id] = result
+        context = context.with_messages(*(results[c.id] for c in context.open_calls if c.id in results))
+        self.latest = context
+        if leaves_traces:
+            await self._journal.record(context.added)
+        return Finish(question, context) if question else Continue(context)
+
+    async def after_iteration(self, context: ReasoningContext, iteration: int) -> None:
+        self.latest = context
+
+    # -- before a call ------------------------------------------------------------------------------------------
+    def _preflight(self, call: ToolCall) -> ToolResult | _Ready | NeedApproval:
+        prepared = self._executor.prepare(call, self._tool_context)
+        if isinstance(prepared, Refusal):
+            return self._executor.present(call, prepared.output)
+        decision = self._envelope.decisions.get(call.id)
+        if call.id in self._envelope.journal.begun and prepared.spec.effect is not Effect.READ:
+            return self._executor.present(call, ToolOutput(_UNKNOWN_OUTCOME, is_error=True))
+        if decision is not ApprovalState.APPROVED and self._must_ask(prepared):
+            return self._question(call, prepared)
+        return _Ready(call, prepared)
+
+    def _must_ask(self, prepared: Prepared) -> bool:
+        match prepared.approval:
+            case Approval.NEVER:
+                return False
+            case Approval.UNLESS_ALWAYS:
+                return not self._rules.auto_approve and prepared.spec.name not in self._envelope.consented
+            case Approval.ALWAYS:
+                return True
+
+    @staticmethod
+    def _question(call: ToolCall, prepared: Prepared) -> NeedApproval:
+        may_be_always = prepared.approval is not Approval.ALWAYS
+        word = replies.approval_question if may_be_always else replies.once_only_question
+        return NeedApproval(call, word(call.name, prepared.spec.description, prepared.display), may_be_always)
+
+    # -- the call -----------------------------------------------------------------------------------------------
+    async def _run(self, batch: Sequence[_Ready]) -> list[ToolResult]:
+        if len(batch) == 1:
+            return [await self._run_one(batch[0])]
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(self._run_one(slot)) for slot in batch]
+        return [task.result() for task in tasks]
+
+    async def _run_one(self, slot: _Ready) -> ToolResult:
+        self._live.publish(ToolBegan(self._place, slot.call.id, slot.call.name))
+        output = await self._executor.run(slot.prepared, replace(self._tool_context, call_id=slot.call.id))
+        result = self._executor.present(slot.call, output)
+        preview = " ".join(self._safety.hide_secrets(output.text).split())[:PREVIEW_LENGTH]
+        self._live.publish(ToolEnded(self._place, slot.call.id, slot.call.name, not output.is_error, preview))
+        return result
+
+    # -- the answer while it is written -------------------------------------------------------------------------
+    def _on_text(self) -> OnText:
+        answer = _AnswerSoFar(self._safety)
+
+        def on_text(piece: str) -> None:
+            answer.hear(piece)
+            self._live.publish(TextSoFar(self._place, answer.render))
+
+        return on_text
+
+
+class _AnswerSoFar:
+    """Text as it arrives, cleaned and screened only when somebody is about to see it."""
+
+    def __init__(self, safety: SafetyLayer) -> None:
+        self._safety = safety
+        self._unread: list[str] = []
+        self._start_over()
+
+    def hear(self, piece: str) -> None:
+        if piece:
+            self._unread.append(piece)
+        else:  # the provider begins anew
+            self._unread.clear()
+            self._start_over()
+
+    def render(self) -> str:
+        """All that may be shown: no thinking, no half of a secret."""
+        self._cleaner.feed("".join(self._unread))
+        self._unread.clear()
+        return self._gate.feed(self._cleaner.visible)
+
+    def _start_over(self) -> None:
+        self._cleaner = StreamCleaner()
+        self._gate = self._safety.stream_gate()
+
+
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    call: ToolCall
+    prepared: Prepared
+
+    @property
+    def planned(self) -> Planned[_Ready]:
+        return Planned(self, self.prepared.spec.effect, self.prepared.scope)

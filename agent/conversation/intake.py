@@ -1,0 +1,268 @@
+"""The door: every message of every channel comes through here, once, and is durably ours when it has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from typing import assert_never
+from uuid import uuid4
+
+import structlog
+
+from agent.clock import Clock
+from agent.conversation import replies
+from agent.conversation.ports import Deliveries, TurnSignals
+from agent.conversation.session_manager import SessionManager
+from agent.conversation.settle import question_message
+from agent.model.approval import Answer, ApprovalState, Decided, NotDecided, PendingApproval, decide
+from agent.model.ids import ApprovalId, UserId, user_id
+from agent.model.session import Thread, ThreadState
+from agent.model.submission import (
+    ApprovalResponse,
+    ExecApproval,
+    Interrupt,
+    NewThread,
+    Submission,
+    UserInput,
+    is_bare_word,
+    parse_submission,
+)
+from agent.safety.access import AccessPolicy, Allowed, Ignored, NeedsPairing, decide_access
+from agent.safety.layer import InputAccepted, InputRefused, SafetyLayer
+from agent.safety.pairing import LIFETIME
+from agent.store import approvals, conversations, facts, inbox, outbox, pairings, turns
+from agent.store.base import Store, Transaction
+from agent.store.inbox import Lane
+from agent.store.outbox import Parcel
+from channels.base import Accepted
+from channels.message import IncomingMessage, OutgoingMessage, ReplyKind
+
+log = structlog.get_logger(__name__)
+
+CLOSED = AccessPolicy()
+
+
+@dataclass(frozen=True, slots=True)
+class _Arrival:
+    """A message with what is known of it before any row is read."""
+
+    message: IncomingMessage
+    submission: Submission
+    verdict: InputAccepted | InputRefused
+    policy: AccessPolicy
+    now: datetime
+
+
+class Intake:
+    """Admits messages. One transaction each: dedupe, access, resolve, and what the submission asks for at the door."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        clock: Clock,
+        sessions: SessionManager,
+        safety: SafetyLayer,
+        policies: Mapping[str, AccessPolicy],
+        signals: TurnSignals,
+        deliveries: Deliveries,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._sessions = sessions
+        self._safety = safety
+        self._policies = policies
+        self._signals = signals
+        self._deliveries = deliveries
+
+    async def accept(self, message: IncomingMessage) -> Accepted:
+        """Take a message. It is durable when this returns; the platform may then be told that we have it."""
+        if not message.text.strip() and not message.attachments:
+            return Accepted()
+        submission = parse_submission(message)
+        verdict = self._screen(message, submission)
+        policy = self._policies.get(message.address.channel, CLOSED)
+        arrival = _Arrival(message, submission, verdict, policy, self._clock.now())
+        return await self._store.write(partial(self._admit, arrival))
+
+    def _screen(self, message: IncomingMessage, submission: Submission) -> InputAccepted | InputRefused:
+        if isinstance(submission, UserInput) and message.text.strip():
+            return self._safety.screen_input(message.text)
+        return InputAccepted()
+
+    # -- inside the transaction -----------------------------------------------------------------------------------
+    def _admit(self, arrival: _Arrival, tx: Transaction) -> Accepted:
+        message = arrival.message
+        if inbox.is_seen(tx, message.delivery_key):
+            return Accepted()
+        paired = pairings.is_paired(tx, message.address.channel, message.sender.user_id)
+        match decide_access(arrival.policy, message, is_paired=paired):
+            case Ignored(reason=reason):
+                log.info("message_ignored", channel=message.address.channel, reason=reason)
+                return Accepted(note="You are not allowed to do that here.")
+            case NeedsPairing():
+                return self._ask_for_pairing(tx, arrival)
+            case Allowed(is_operator=is_operator):
+                return self._take(tx, arrival, is_operator=is_operator)
+            case unreachable:
+                assert_never(unreachable)
+
+    def _ask_for_pairing(self, tx: Transaction, arrival: _Arrival) -> Accepted:
+        message, now = arrival.message, arrival.now
+        inbox.note(tx, message.delivery_key, now)
+        channel, sender = message.address.channel, message.sender
+        code = pairings.request(tx, channel, sender.user_id, sender.display_name, now)
+        if code is not None:
+            minutes = int(LIFETIME.total_seconds() // 60)
+            self._say(tx, arrival, replies.PAIRING.format(code=code, channel=channel, minutes=minutes))
+        return Accepted()
+
+    def _take(self, tx: Transaction, arrival: _Arrival, *, is_operator: bool) -> Accepted:
+        message, now = arrival.message, arrival.now
+        if isinstance(arrival.verdict, InputRefused):
+            inbox.note(tx, message.delivery_key, now)  # the key alone: the text may hold a secret
+            self._say(tx, arrival, arrival.verdict.reason, ReplyKind.ERROR)
+            return Accepted()
+        if isinstance(arrival.submission, NewThread):
+            return self._begin_anew(tx, arrival, is_operator=is_operator)
+        thread = self._sessions.resolve(tx, message, is_operator=is_operator, now=now).thread
+        if is_operator and not message.metadata.chat_type.is_shared:
+            self._note_private_chat(tx, message)
+        match arrival.submission:
+            case ExecApproval(request_id=request, approved=approved, always=always):
+                user = user_id(message.address.channel, message.sender.user_id, is_operator=is_operator)
+                answer = Answer(user, message.address.channel, approved, always and approved, names=request)
+                return self._answer_button(tx, arrival, thread, answer)
+            case ApprovalResponse(approved=approved, always=always):
+                answer = Answer(thread.user, message.address.channel, approved, always)
+                return self._answer_word(tx, arrival, thread, answer)
+            case Interrupt():
+                return self._stop(tx, arrival, thread)
+            case UserInput(content=content) if not content.lstrip().startswith("/"):
+                return self._queue(tx, arrival, thread)
+            case _:
+                return self._enqueue(tx, arrival, thread, Lane.CONTROL)
+
+    # -- ordinary messages and commands -----------------------------------------------------------------------------
+    def _queue(self, tx: Transaction, arrival: _Arrival, thread: Thread) -> Accepted:
+        if thread.state is ThreadState.AWAITING_APPROVAL and (pending := approvals.open_of(tx, thread.id)):
+            again = question_message(pending, uuid4(), arrival.message.replies_go_to)
+            again = again.model_copy(update={"text": replies.still_waiting(pending.tool) + again.text})
+            self._post(tx, outbox.add(tx, again, arrival.now))
+        return self._enqueue(tx, arrival, thread, Lane.TURN)
+
+    def _enqueue(self, tx: Transaction, arrival: _Arrival, thread: Thread, lane: Lane) -> Accepted:
+        inbox.append(tx, thread.id, lane, arrival.message, arrival.now)
+        tx.after_commit(partial(self._signals.wake, thread.id, lane))
+        return Accepted(thread.id)
+
+    def _begin_anew(self, tx: Transaction, arrival: _Arrival, *, is_operator: bool) -> Accepted:
+        inbox.note(tx, arrival.message.delivery_key, arrival.now)
+        thread = self._sessions.begin_anew(tx, arrival.message, is_operator=is_operator, now=arrival.now)
+        self._say(tx, arrival, replies.NEW_THREAD.format(thread=thread.id))
+        return Accepted(thread.id)
+
+    # -- approvals -----------------------------------------------------------------------------------------------
+    def _answer_word(self, tx: Transaction, arrival: _Arrival, thread: Thread, answer: Answer) -> Accepted:
+        pending = approvals.open_of(tx, thread.id)
+        if pending is None:
+            if is_bare_word(arrival.message.text):  # "ok" in ordinary talk
+                return self._queue(tx, arrival, thread)
+            inbox.note(tx, arrival.message.delivery_key, arrival.now)
+            self._say(tx, arrival, "There is no open question here.")
+            return Accepted(thread.id)
+        return self._decide(tx, arrival, pending, answer, say_refusal=True)
+
+    def _answer_button(self, tx: Transaction, arrival: _Arrival, thread: Thread, answer: Answer) -> Accepted:
+        pending = approvals.by_id(tx, ApprovalId(answer.names)) if answer.names else None
+        if pending is None:
+            inbox.note(tx, arrival.message.delivery_key, arrival.now)
+            return Accepted(thread.id, note="That question is not open; nothing was run.")
+        return self._decide(tx, arrival, pending, answer, say_refusal=False)
+
+    def _decide(
+        self, tx: Transaction, arrival: _Arrival, pending: PendingApproval, answer: Answer, *, say_refusal: bool
+    ) -> Accepted:
+        inbox.note(tx, arrival.message.delivery_key, arrival.now)
+        match decide(pending, answer, arrival.now):
+            case NotDecided(reason=reason):
+                if say_refusal:
+                    self._say(tx, arrival, reason)
+                return Accepted(pending.thread, note=reason)
+            case Decided(state=state, remember=remember):
+                self.close_question(tx, pending, state, by=answer.user, now=arrival.now, always=remember)
+                if remember:
+                    session = conversations.ensure_session(tx, answer.user, arrival.now)
+                    conversations.consent(tx, session, pending.tool, pending.place, arrival.now)
+                return Accepted(pending.thread, note=replies.decision_line(state, always=remember))
+            case unreachable:
+                assert_never(unreachable)
+
+    def close_question(
+        self,
+        tx: Transaction,
+        pending: PendingApproval,
+        state: ApprovalState,
+        *,
+        by: UserId | str,
+        now: datetime,
+        always: bool = False,
+    ) -> None:
+        """Settle a question: its turn goes on, and every prompt that asks it shows what became of it."""
+        if not approvals.close(tx, pending.id, state, by, now):
+            return
+        line = replies.decision_line(state, always=always)
+        for prompt in outbox.prompts_of(tx, pending.id):
+            if prompt.sent:
+                amendment = OutgoingMessage(
+                    address=prompt.message.address,
+                    kind=ReplyKind.AMENDMENT,
+                    text=replies.amended_question(pending.question, line),
+                    edits=prompt.sent[-1],
+                )
+                self._post(tx, outbox.add(tx, amendment, now))
+        tx.after_commit(partial(self._signals.wake, pending.thread, Lane.TURN))
+
+    # -- stopping ------------------------------------------------------------------------------------------------
+    def _stop(self, tx: Transaction, arrival: _Arrival, thread: Thread) -> Accepted:
+        inbox.note(tx, arrival.message.delivery_key, arrival.now)
+        dropped = inbox.drop_waiting(tx, thread.id, arrival.now)
+        turn = turns.open_turn(tx, thread.id)
+        if pending := approvals.open_of(tx, thread.id):
+            self.close_question(tx, pending, ApprovalState.CANCELLED, by=thread.user, now=arrival.now)
+        elif turn is not None:
+            turns.request_stop(tx, turn.id)
+            tx.after_commit(partial(self._signals.stop, thread.id))
+            tx.after_commit(partial(self._signals.wake, thread.id, Lane.TURN))
+        if dropped or turn is None:
+            self._say(tx, arrival, replies.stopped_note((), (), dropped) if dropped else replies.NOTHING_TO_STOP)
+        return Accepted(thread.id)
+
+    # -- expiry --------------------------------------------------------------------------------------------------
+    async def expire_questions(self) -> None:
+        """Close every question whose time is over; the person is told by the turn's own reply."""
+        await self._store.write(partial(self._expire, self._clock.now()))
+
+    def _expire(self, now: datetime, tx: Transaction) -> None:
+        for pending in approvals.due(tx, now):
+            self.close_question(tx, pending, ApprovalState.EXPIRED, by="timeout", now=now)
+
+    # -- replies -------------------------------------------------------------------------------------------------
+    def _say(self, tx: Transaction, arrival: _Arrival, text: str, kind: ReplyKind = ReplyKind.NOTICE) -> None:
+        message = OutgoingMessage(address=arrival.message.replies_go_to, kind=kind, text=text)
+        self._post(tx, outbox.add(tx, message, arrival.now))
+
+    def _post(self, tx: Transaction, parcel: Parcel) -> None:
+        tx.after_commit(partial(self._deliveries.offer, parcel))
+
+    def _note_private_chat(self, tx: Transaction, message: IncomingMessage) -> None:
+        name = private_chat_fact(message.address.channel)
+        if facts.get(tx, name) != message.address.chat_id:
+            facts.put(tx, name, message.address.chat_id)
+
+
+def private_chat_fact(channel: str) -> str:
+    """The fact that holds the operator's last private chat on a channel."""
+    return f"operator-chat:{channel}"

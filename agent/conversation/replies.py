@@ -1,0 +1,156 @@
+"""The wording of every reply that is not the model's. Errors say what happened, what was kept, and what to do next."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+
+from agent.model.approval import ApprovalState
+from agent.model.tool_call import JsonValue
+from channels.message import Choice
+
+EMPTY_ANSWER = "I have no answer to that. Please try to say it in another way."
+NOTHING_TO_STOP = "Nothing is running here, so there is nothing to stop."
+TOO_MANY_ROUNDS = (
+    "I stopped after {count} rounds of tool calls without reaching an answer. What was done is kept in this "
+    "conversation. Say how to go on, or ask for a smaller step."
+)
+MODEL_AWAY = (
+    "The language model is not answering at the moment. Your message is kept in this conversation; "
+    "please send it again in a few minutes."
+)
+MODEL_REFUSES_KEY = (
+    "The language model refuses our access. Your message is kept. The operator has to check the key and the model "
+    "(`optimclaw check`)."
+)
+MODEL_REFUSES_REQUEST = (
+    "The language model did not accept this request. Your message is kept. Try to say it in another way, or begin "
+    "anew with /new."
+)
+CONTEXT_TOO_LONG = (
+    "This conversation has grown longer than the model can take. Nothing is lost; begin a new one with /new and "
+    "repeat what matters."
+)
+SOMETHING_BROKE = (
+    "Something went wrong on my side while I worked on this. Your message is kept. Please try again; if it happens "
+    "again, the operator finds the reason in the log."
+)
+STORE_AWAY = "I cannot save anything at the moment, so I did not take your message. Please send it again later."
+NEW_THREAD = "A new conversation begins here. The earlier one is kept (id {thread})."
+NOT_BUILT = "/{command} is not available yet."
+QUIT_REFUSED = "Only the operator may stop the bot. /stop ends what runs in this conversation."
+QUITTING = "Shutting down."
+CUT_OFF = "\n\n_(The answer was cut off at the model's length limit.)_"
+NO_TOOLS_NOTE = "no result was recorded"
+PAIRING = (
+    "This bot talks to people its operator knows. To be let in, pass this code on to the operator: **{code}**\n\n"
+    "They approve it with `optimclaw pairing approve {channel} {code}`. The code is good for {minutes} minutes."
+)
+HEARTBEAT_HEADLINE = "🔔 **Heartbeat Alert**\n\n{text}"
+
+
+def approval_question(tool: str, description: str, arguments: Mapping[str, JsonValue]) -> str:
+    """The question before a risky call: the tool, what it is, and exactly what will run, uncut."""
+    lines = [f"**Approval needed: {tool}**", "", description]
+    for name, value in arguments.items():
+        lines += ["", f"{name}:", _block(value)]
+    lines += ["", "Reply **yes** to run it once, **always** to allow this tool from now on, or **no**."]
+    return "\n".join(lines)
+
+
+def once_only_question(tool: str, description: str, arguments: Mapping[str, JsonValue]) -> str:
+    """The same for a call that is asked every time."""
+    question = approval_question(tool, description, arguments).rsplit("\n", 1)[0]
+    return question + "\nReply **yes** to run it once, or **no**. (It is asked every time: **always** counts as yes.)"
+
+
+def approval_choices(approval_id: str, *, may_be_always: bool) -> tuple[Choice, ...]:
+    """Buttons for a question."""
+    always = (Choice(label="Always", data=f"apr:{approval_id}:a"),) if may_be_always else ()
+    return (
+        Choice(label="Yes", data=f"apr:{approval_id}:y"),
+        *always,
+        Choice(label="No", data=f"apr:{approval_id}:n"),
+    )
+
+
+def decision_line(state: ApprovalState, *, always: bool = False) -> str:
+    """What became of a question, for the prompt that asked it."""
+    match state:
+        case ApprovalState.APPROVED:
+            return "✅ Approved, and allowed from now on." if always else "✅ Approved."
+        case ApprovalState.DENIED:
+            return "❌ Denied. Nothing was run."
+        case ApprovalState.EXPIRED:
+            return "⌛ Expired without an answer. Nothing was run."
+        case ApprovalState.CANCELLED:
+            return "⏹ Cancelled. Nothing was run."
+        case ApprovalState.OPEN:
+            return ""
+
+
+def amended_question(question: str, line: str) -> str:
+    """An answered prompt: what was asked, without the invitation to answer, and what became of it."""
+    body = question.rsplit("\n\nReply ", 1)[0].rsplit("\nReply ", 1)[0]
+    return f"{body}\n\n{line}" if len(body) <= 1500 else line
+
+
+def denied_result(state: ApprovalState) -> str:
+    """What the model is told of a call that was not released: who decided, and that it did not run."""
+    match state:
+        case ApprovalState.EXPIRED:
+            return "Not run: nobody answered the approval question in time."
+        case ApprovalState.CANCELLED:
+            return "Not run: the user stopped the turn before answering."
+        case _:
+            return "Not run: the user denied it. Do not try it again unless they ask."
+
+
+def denied_note(tools: Sequence[str], state: ApprovalState) -> str:
+    """What the user is told when a question ends without a yes."""
+    names = ", ".join(tools)
+    match state:
+        case ApprovalState.EXPIRED:
+            return (
+                f"The approval question for {names} has expired without an answer. Nothing was run. "
+                "Ask again if you still want it."
+            )
+        case ApprovalState.CANCELLED:
+            return f"Stopped. {names} was not run."
+        case _:
+            return f"Understood, {names} was not run. We can go on; tell me what you would like instead."
+
+
+def still_waiting(tool: str) -> str:
+    """In front of a question that is shown again."""
+    return f"I am still waiting for your answer about {tool}; your new message comes after it.\n\n"
+
+
+def stopped_note(done: Sequence[str], not_done: Sequence[str], dropped: int) -> str:
+    """What a stop did and did not undo."""
+    parts = ["Stopped."]
+    if done:
+        parts.append(f"Already done and not undone: {', '.join(done)}.")
+    if not_done:
+        parts.append(f"Not finished: {', '.join(not_done)}.")
+    if dropped:
+        parts.append(f"{dropped} waiting message{'s' if dropped > 1 else ''} dropped; send again what still matters.")
+    return " ".join(parts)
+
+
+def within(duration: timedelta) -> str:
+    """A duration in the largest unit that fits."""
+    seconds = int(duration.total_seconds())
+    for unit, size in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
+        if seconds >= size:
+            count = seconds // size
+            return f"{count} {unit}{'s' if count > 1 else ''}"
+    return f"{seconds} second{'s' if seconds != 1 else ''}"
+
+
+def _block(value: JsonValue) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=1)
+    longest = max((len(run) for run in text.split("\n") if set(run.strip()) == {"`"}), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}\n{text}\n{fence}"

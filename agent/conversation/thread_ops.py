@@ -1,0 +1,182 @@
+"""What a turn of a chat does, from its messages to its settlement."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from zoneinfo import ZoneInfo
+
+import structlog
+
+from agent.clock import Clock
+from agent.conversation import prompt, settle
+from agent.conversation.dispatcher import ChatDelegate, DispatchRules
+from agent.conversation.envelope import Envelope
+from agent.conversation.live import Live, TurnPlace
+from agent.conversation.memories import ThreadMemories, ThreadMemory
+from agent.conversation.ports import Journal
+from agent.conversation.settle import Settlement
+from agent.llm.base import LLMProvider, ToolDefinition
+from agent.llm.messages import UserText
+from agent.loop.agentic_loop import run_agentic_loop
+from agent.loop.context import ReasoningContext
+from agent.model.approval import ApprovalState
+from agent.safety.layer import SafetyLayer
+from agent.store import conversations
+from agent.store.base import Store, Transaction
+from agent.store.conversations import Prefix
+from agent.tools.base import ToolContext
+from agent.tools.execute import ToolExecutor
+from agent.tools.registry import LocalToolsFor, ToolRegistry
+from agent.workspace.identity import Identity
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ChatSettings:
+    """What the operator chose for chats. `live_channels` show an answer while it is written."""
+
+    agent_name: str
+    zone: ZoneInfo
+    max_iterations: int
+    auto_approve: bool
+    approval_timeout: timedelta
+    live_channels: frozenset[str]
+    local_tools_for: LocalToolsFor
+
+
+class ThreadOps:
+    """Serves turns. Everything durable is in the settlement it gives back, or goes through the journal."""
+
+    def __init__(
+        self,
+        settings: ChatSettings,
+        *,
+        store: Store,
+        clock: Clock,
+        llm: LLMProvider,
+        registry: ToolRegistry,
+        executor: ToolExecutor,
+        safety: SafetyLayer,
+        identity: Identity,
+        memories: ThreadMemories,
+        live: Live,
+    ) -> None:
+        self._settings = settings
+        self._store = store
+        self._clock = clock
+        self._llm = llm
+        self._registry = registry
+        self._executor = executor
+        self._safety = safety
+        self._identity = identity
+        self._memories = memories
+        self._live = live
+
+    async def process_user_input(self, envelope: Envelope, journal: Journal) -> Settlement:
+        """Serve a turn, from its start or from where an earlier run left it."""
+        await self._llm.warm_up()
+        context = await self._context(envelope)
+        if unreleased := _unreleased(envelope):
+            return settle.not_released(envelope, context, unreleased)
+        if envelope.turn.stop_requested:
+            return settle.stopped(envelope, context, dropped=0)
+        delegate = self._delegate(envelope, journal)
+        limit = self._settings.max_iterations + 1
+        finish = await run_agentic_loop(delegate, context, max_iterations=limit)
+        return settle.settle(envelope, finish, self._clock.now(), self._settings.approval_timeout)
+
+    async def context_so_far(self, envelope: Envelope) -> ReasoningContext:
+        """What a turn that was cut off has done, by its journal."""
+        return await self._context(envelope)
+
+    async def _context(self, envelope: Envelope) -> ReasoningContext:
+        memory = await self._memories.load(envelope.thread)
+        added = envelope.journal.messages or (await self._user_message(envelope, memory),)
+        return ReasoningContext(
+            system=await self._prefix(envelope, memory),
+            tools=self._tools(envelope),
+            history=memory.history,
+            added=added,
+        )
+
+    def _tools(self, envelope: Envelope) -> tuple[ToolDefinition, ...]:
+        if not self._llm.supports_tools:
+            return ()
+        return self._registry.offered_to(
+            is_operator=envelope.is_operator, local_tools_for=self._settings.local_tools_for
+        )
+
+    async def _user_message(self, envelope: Envelope, memory: ThreadMemory) -> UserText:
+        zone = prompt.zone_of(envelope.message, self._settings.zone)
+        notes = await self._identity.notes(envelope.scope, zone)
+        digest = prompt.notes_digest(notes) if notes else ""
+        news = notes if digest != memory.notes_digest else ""
+        self._memories.note_notes(envelope.thread.id, digest)
+        return UserText(prompt.user_text(envelope.messages, envelope.turn.started_at, zone, news))
+
+    async def _prefix(self, envelope: Envelope, memory: ThreadMemory) -> str:
+        """The thread's prefix as it was first rendered; anew only when a person edited a file it shows."""
+        snapshot = await self._identity.snapshot(envelope.scope)
+        if memory.prefix is not None and memory.prefix.stamp == snapshot.stamp:
+            return memory.prefix.body
+        facts = prompt.PromptFacts(
+            self._settings.agent_name, envelope.message.address.channel, envelope.chat_type, snapshot.text
+        )
+        rendered = Prefix(snapshot.stamp, prompt.system_prompt(facts))
+        await self._store.write(partial(_keep_prefix, envelope, rendered))
+        self._memories.note_prefix(envelope.thread.id, rendered)
+        return rendered.body
+
+    def _delegate(self, envelope: Envelope, journal: Journal) -> ChatDelegate:
+        message = envelope.message
+        place = turn_place(envelope)
+        tool_context = ToolContext(
+            user=envelope.thread.user,
+            is_operator=envelope.is_operator,
+            is_shared=envelope.chat_type.is_shared,
+            scope=envelope.scope,
+            address=message.replies_go_to,
+            thread=envelope.thread.id,
+            turn=envelope.turn.id,
+            call_id="",
+            zone=prompt.zone_of(message, self._settings.zone),
+            now=envelope.turn.started_at,
+        )
+        rules = DispatchRules(
+            max_iterations=self._settings.max_iterations,
+            auto_approve=self._settings.auto_approve,
+            streams=message.address.channel in self._settings.live_channels,
+        )
+        return ChatDelegate(
+            envelope,
+            place,
+            tool_context,
+            llm=self._llm,
+            executor=self._executor,
+            safety=self._safety,
+            journal=journal,
+            live=self._live,
+            rules=rules,
+        )
+
+
+def turn_place(envelope: Envelope) -> TurnPlace:
+    """Where a turn's live events belong."""
+    message = envelope.message
+    reply_to = message.message_id if envelope.chat_type.is_shared else None
+    return TurnPlace(envelope.thread.id, settle.answer_id(envelope), message.replies_go_to, reply_to)
+
+
+def _unreleased(envelope: Envelope) -> ApprovalState | None:
+    """How the turn's question ended, where it ended without a yes."""
+    for state in envelope.decisions.values():
+        if state in (ApprovalState.DENIED, ApprovalState.EXPIRED, ApprovalState.CANCELLED):
+            return state
+    return None
+
+
+def _keep_prefix(envelope: Envelope, prefix: Prefix, tx: Transaction) -> None:
+    conversations.keep_prefix(tx, envelope.thread.id, prefix)

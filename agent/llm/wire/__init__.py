@@ -1,0 +1,1 @@
+"""What the providers' wire formats share: fragments, event streams, faults, tool calls."""

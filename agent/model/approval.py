@@ -1,0 +1,106 @@
+"""Questions before risky calls: what is asked, who may answer, and what an answer does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from uuid import UUID
+
+from agent.model.ids import ApprovalId, ThreadId, TurnId, UserId
+from channels.message import Address, ChatType
+
+
+class ApprovalState(StrEnum):
+    """What became of a question."""
+
+    OPEN = "open"
+    APPROVED = "approved"
+    DENIED = "denied"
+    EXPIRED = "expired"
+    CANCELLED = "cancelled"
+
+
+class DecisionSource(StrEnum):
+    """Who decided: a person, or nobody in time."""
+
+    PERSON = "person"
+    TIMEOUT = "timeout"
+
+
+@dataclass(frozen=True, slots=True)
+class ConsentPlace:
+    """Where an "always" holds: in a person's private chats, or in the one shared chat where it was said."""
+
+    name: str
+
+    @classmethod
+    def of(cls, address: Address, chat_type: ChatType) -> ConsentPlace:
+        return cls(f"{address.channel}:{address.chat_id}") if chat_type.is_shared else cls("private")
+
+
+@dataclass(frozen=True, slots=True)
+class PendingApproval:
+    """A question about one call. `question` is what was shown, secrets redacted; `may_be_always` is False for calls
+    that are asked every time."""
+
+    id: ApprovalId
+    thread: ThreadId
+    turn: TurnId
+    call_id: str
+    tool: str
+    question: str
+    requested_by: UserId
+    channel: str
+    place: ConsentPlace
+    may_be_always: bool
+    created_at: datetime
+    expires_at: datetime
+    state: ApprovalState = ApprovalState.OPEN
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A person's answer. `names` is the id a button carried; a typed word names none."""
+
+    user: UserId
+    channel: str
+    approved: bool
+    always: bool
+    names: UUID | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """The question is settled. `remember`: the tool need not be asked again here."""
+
+    state: ApprovalState
+    remember: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NotDecided:
+    """The answer changes nothing, and why, in words for the one who gave it."""
+
+    reason: str
+
+
+TRUSTED_CHANNELS = frozenset({"web", "console"})
+"""The operator's own surfaces: an answer given there may settle a question shown elsewhere."""
+
+
+def decide(pending: PendingApproval, answer: Answer, now: datetime) -> Decided | NotDecided:
+    """What `answer` does to `pending`. Only the person whose request it is may answer, and only where it was asked."""
+    if answer.names is not None and answer.names != pending.id:
+        return NotDecided("That question is no longer open; nothing was run.")
+    if answer.user != pending.requested_by:
+        return NotDecided("Only the person who asked for it can answer this question.")
+    if answer.channel != pending.channel and answer.channel not in TRUSTED_CHANNELS:
+        return NotDecided("Please answer where the question was asked.")
+    if pending.state is not ApprovalState.OPEN:
+        return NotDecided("That question is already answered.")
+    if now >= pending.expires_at:
+        return NotDecided("That question has expired; nothing was run.")
+    if not answer.approved:
+        return Decided(ApprovalState.DENIED, remember=False)
+    return Decided(ApprovalState.APPROVED, remember=answer.always and pending.may_be_always)

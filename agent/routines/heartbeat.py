@@ -1,0 +1,277 @@
+"""The heartbeat: goes through a checklist now and then, and speaks only when something needs a person.
+
+Rules and numbers are those of the behaviour we implement (IronClaw's heartbeat), with its silent failures mended.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, time, timedelta
+from functools import partial
+from typing import Protocol, assert_never
+from zoneinfo import ZoneInfo
+
+import structlog
+
+from agent.clock import Clock
+from agent.conversation import prompt, replies
+from agent.llm.base import CompletionRequest, FinishReason, LLMProvider
+from agent.llm.clean import clean
+from agent.llm.errors import BudgetExceeded, LLMError
+from agent.llm.messages import UserText
+from agent.safety.layer import SafetyLayer
+from agent.store import facts
+from agent.store.base import Store, Transaction
+from agent.workspace.errors import DocumentMissing
+from agent.workspace.identity import Identity
+from agent.workspace.scope import OperatorScope, Scope
+from agent.workspace.workspace import Workspace
+from channels.message import ChatType
+
+log = structlog.get_logger(__name__)
+
+OK_TOKEN = "HEARTBEAT_OK"
+MAX_FAILURES = 3
+MAX_BACKOFF = 8
+SAME_FINDING_QUIET_FOR = timedelta(hours=24)
+FIRING = "heartbeat"
+_MAX_TOKENS = 4096
+_OK_WITH_AT_MOST = 300  # characters beside the token
+
+_INSTRUCTION = f"""Go through this checklist. If nothing needs attention, answer exactly {OK_TOKEN}. Otherwise \
+describe what needs attention, briefly. Do not invent tasks and do not repeat old ones that are not on the list.
+
+{{checklist}}"""
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """There was nothing to check, or no budget to check it with."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class AllClear:
+    """Nothing needs attention."""
+
+
+@dataclass(frozen=True, slots=True)
+class NeedsAttention:
+    """Something does."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The check could not be done."""
+
+    reason: str
+
+
+Finding = Skipped | AllClear | NeedsAttention | Failed
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatSchedule:
+    """When the checklist is due. With `fire_at` once a day at that local time, else each `interval`.
+
+    Quiet hours are local hours: start inclusive, end exclusive, past midnight where start > end; none if equal or
+    unset.
+    """
+
+    interval: timedelta
+    zone: ZoneInfo
+    fire_at: time | None = None
+    quiet_start: int | None = None
+    quiet_end: int | None = None
+
+
+class Notifier(Protocol):
+    """Brings a finding to the operator's private chat."""
+
+    async def notify_operator(self, text: str) -> bool:
+        """False if no private chat of the operator is known."""
+        ...
+
+
+# -- rules -------------------------------------------------------------------------------------------------------
+def is_effectively_empty(checklist: str) -> bool:
+    """Whether a checklist asks for nothing: comments, headings and empty boxes only."""
+    plain = re.sub(r"<!--.*?(?:-->|\Z)", "", checklist, flags=re.DOTALL)
+    return all(
+        not line or line.startswith("#") or line in ("-", "*", "- [ ]", "- [x]")
+        for line in (raw.strip() for raw in plain.splitlines())
+    )
+
+
+def is_quiet(schedule: HeartbeatSchedule, now: datetime) -> bool:
+    """Whether the quiet hours hold at `now`."""
+    start, end = schedule.quiet_start, schedule.quiet_end
+    if start is None or end is None or start == end:
+        return False
+    hour = now.astimezone(schedule.zone).hour
+    return start <= hour < end if start < end else hour >= start or hour < end
+
+
+def next_due(schedule: HeartbeatSchedule, now: datetime, backoff: int = 1) -> datetime:
+    """The next instant strictly after `now` at which a check is due, in UTC; the same in every process.
+
+    A `fire_at` that daylight saving skips falls on the first valid instant after the gap; one that happens twice, on
+    the first.
+    """
+    if schedule.fire_at is not None:
+        today = now.astimezone(schedule.zone).date()
+        candidates = (
+            datetime.combine(today + timedelta(days=day), schedule.fire_at, schedule.zone).astimezone(UTC)
+            for day in range(-1, 3)
+        )
+        return next(due for due in candidates if due > now)
+    step = schedule.interval * backoff
+    epoch = datetime(1970, 1, 1, tzinfo=UTC)
+    return epoch + ((now - epoch) // step + 1) * step
+
+
+def read_answer(text: str, *, cut_off: bool = False) -> AllClear | NeedsAttention | Failed:
+    """What a model's answer says. A finding that also mentions the token is still a finding."""
+    trimmed = text.strip()
+    if not trimmed or cut_off:
+        return Failed("the model's answer was cut off" if cut_off else "the model gave no answer")
+    bare = re.sub(r"[\W_]+", "", trimmed).upper()
+    if bare == OK_TOKEN.replace("_", ""):
+        return AllClear()
+    at_an_end = re.match(rf"\W*{OK_TOKEN}\b", trimmed, re.IGNORECASE) or re.search(
+        rf"\b{OK_TOKEN}\W*\Z", trimmed, re.IGNORECASE
+    )
+    if at_an_end and len(trimmed) - len(OK_TOKEN) <= _OK_WITH_AT_MOST:
+        return AllClear()
+    return NeedsAttention(re.sub(rf"\W?{OK_TOKEN}\W?", " ", trimmed, flags=re.IGNORECASE).strip())
+
+
+def _claim(due: datetime, tx: Transaction) -> bool:
+    return facts.claim_firing(tx, FIRING, due)
+
+
+# -- the service -------------------------------------------------------------------------------------------------
+class HeartbeatRunner:
+    """Checks checklists; `run` does it on schedule for the operator's."""
+
+    def __init__(
+        self,
+        agent_name: str,
+        schedule: HeartbeatSchedule,
+        *,
+        store: Store,
+        clock: Clock,
+        cheap_llm: LLMProvider,
+        llm: LLMProvider,
+        workspace: Workspace,
+        identity: Identity,
+        safety: SafetyLayer,
+        notifier: Notifier,
+    ) -> None:
+        self._agent_name = agent_name
+        self._schedule = schedule
+        self._store = store
+        self._clock = clock
+        self._cheap_llm = cheap_llm
+        self._llm = llm
+        self._workspace = workspace
+        self._identity = identity
+        self._safety = safety
+        self._notifier = notifier
+        self._failures = 0
+
+    async def run(self) -> None:
+        """Check whenever it is due, until cancelled. Each due time is served by one process only."""
+        while True:
+            backoff = min(2 ** max(0, self._failures - MAX_FAILURES + 1), MAX_BACKOFF)
+            due = next_due(self._schedule, self._clock.now(), backoff)
+            await self._clock.sleep(due - self._clock.now())
+            if is_quiet(self._schedule, due):
+                log.info("heartbeat_quiet_hours")
+            elif await self._store.write(partial(_claim, due)):
+                await self.beat()
+
+    async def beat(self) -> None:
+        """One scheduled check, with its notice if there is something to say."""
+        finding = await self._check(OperatorScope(), self._cheap_llm)
+        log.info("heartbeat_checked", finding=type(finding).__name__)
+        match finding:
+            case Skipped():
+                return
+            case AllClear():
+                self._failures = 0
+            case NeedsAttention(text=text):
+                self._failures = 0
+                await self._tell_once(replies.HEARTBEAT_HEADLINE.format(text=text))
+            case Failed(reason=reason):
+                await self._count_failure(reason)
+            case unreachable:
+                assert_never(unreachable)
+
+    async def check_now(self, scope: Scope) -> str:
+        """A check somebody asked for: with the main model, whatever the hour; what to say about it."""
+        match await self._check(scope, self._llm):
+            case Skipped(reason=reason):
+                return f"Nothing was checked: {reason}."
+            case AllClear():
+                return "All clear: nothing on the checklist needs attention."
+            case NeedsAttention(text=text):
+                return replies.HEARTBEAT_HEADLINE.format(text=text)
+            case Failed(reason=reason):
+                return f"The check failed: {reason}. Try again later."
+            case unreachable:
+                assert_never(unreachable)
+
+    async def _check(self, scope: Scope, llm: LLMProvider) -> Finding:
+        try:
+            checklist = await self._workspace.read(scope, "HEARTBEAT.md")
+        except DocumentMissing:
+            checklist = ""
+        if is_effectively_empty(checklist):
+            return Skipped("the checklist (HEARTBEAT.md) is empty")
+        try:
+            completion = await llm.complete(await self._request(scope, checklist, llm))
+        except BudgetExceeded as error:
+            return Skipped(error.text)
+        except LLMError as error:
+            log.warning("heartbeat_model_failed", error=type(error).__name__, detail=error.detail)
+            return Failed("the language model did not answer")
+        finding = read_answer(clean(completion.text), cut_off=completion.finish is FinishReason.LENGTH)
+        if isinstance(finding, NeedsAttention):
+            return NeedsAttention(self._safety.hide_secrets(finding.text))
+        return finding
+
+    async def _request(self, scope: Scope, checklist: str, llm: LLMProvider) -> CompletionRequest:
+        snapshot = await self._identity.snapshot(scope)
+        notes = await self._identity.notes(scope, self._schedule.zone)
+        facts_ = prompt.PromptFacts(self._agent_name, "", ChatType.PRIVATE, snapshot.text)
+        now = self._clock.now().astimezone(self._schedule.zone)
+        head = f"[{now:%Y-%m-%d %H:%M %A} {self._schedule.zone.key}]\n"
+        told = f"{notes}\n\n" if notes else ""
+        half_window = (llm.context_limit or 0) // 2
+        return CompletionRequest(
+            system=prompt.system_prompt(facts_),
+            messages=(UserText(head + told + _INSTRUCTION.format(checklist=checklist)),),
+            max_tokens=max(_MAX_TOKENS, min(half_window, _MAX_TOKENS * 2)),
+            temperature=0.3,
+        )
+
+    async def _count_failure(self, reason: str) -> None:
+        self._failures += 1
+        if self._failures == MAX_FAILURES:
+            await self._tell_once(
+                f"The heartbeat has failed {MAX_FAILURES} times in a row ({reason}). It goes on less often until it "
+                "works again."
+            )
+
+    async def _tell_once(self, text: str) -> None:
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        now = self._clock.now()
+        is_news = await self._store.write(lambda tx: facts.claim_finding(tx, digest, now, SAME_FINDING_QUIET_FOR))
+        if is_news and not await self._notifier.notify_operator(text):
+            log.warning("heartbeat_has_no_target")

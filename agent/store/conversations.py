@@ -1,0 +1,246 @@
+"""Sessions, threads, which key leads to which thread, and what has been allowed for good."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import RowMapping, bindparam, delete, select, update
+
+from agent.model import ids
+from agent.model.approval import ConsentPlace
+from agent.model.ids import SessionId, ThreadId, UserId
+from agent.model.session import Session, Thread, ThreadState
+from agent.store.base import Transaction
+from agent.store.codec import ADDRESS
+from agent.store.sql import insert_ignore, upsert
+from agent.store.tables import consents, conversations, prefixes, sessions, threads
+from channels.message import Address, ChatType, ConversationKey
+
+SEEN_EVERY = timedelta(minutes=1)
+"""How stale a session's time of last use may become before it is written again."""
+
+_FIND = (
+    select(threads, sessions.c.last_seen_at)
+    .join(conversations, conversations.c.thread_id == threads.c.id)
+    .join(sessions, sessions.c.id == threads.c.session_id)
+    .where(
+        conversations.c.user_id == bindparam("user"),
+        conversations.c.channel == bindparam("channel"),
+        conversations.c.external_id == bindparam("external"),
+    )
+)
+_GET = select(threads).where(threads.c.id == bindparam("thread"))
+_SEEN = update(sessions).where(sessions.c.id == bindparam("session")).values(last_seen_at=bindparam("now"))
+_CONSENT = select(consents.c.tool).where(
+    consents.c.session_id == bindparam("session"), consents.c.place == bindparam("place")
+)
+
+
+def resolve(tx: Transaction, key: ConversationKey, address: Address, chat_type: ChatType, now: datetime) -> Thread:
+    """The thread this key leads to, made on first sight. One transaction: two first messages make one thread."""
+    row = (
+        tx.connection.execute(_FIND, {"user": key.user_id, "channel": key.channel, "external": key.external_thread_id})
+        .mappings()
+        .first()
+    )
+    if row is None:
+        return open_thread(tx, key, address, chat_type, now, generation=0)
+    if now - row["last_seen_at"] > SEEN_EVERY:
+        tx.connection.execute(_SEEN, {"session": row["session_id"], "now": now})
+    return _thread(row)
+
+
+def open_thread(
+    tx: Transaction, key: ConversationKey, address: Address, chat_type: ChatType, now: datetime, *, generation: int
+) -> Thread:
+    """A new thread of this key, to which the key leads from now on."""
+    session = ensure_session(tx, UserId(key.user_id), now)
+    thread = ids.thread_id(key, generation)
+    insert_ignore(
+        tx,
+        threads,
+        {
+            "id": thread,
+            "session_id": session,
+            "user_id": key.user_id,
+            "channel": key.channel,
+            "external_id": key.external_thread_id,
+            "generation": generation,
+            "chat_type": chat_type,
+            "address": ADDRESS.dump_json(address).decode(),
+            "state": ThreadState.IDLE,
+            "created_at": now,
+            "updated_at": now,
+        },
+    )
+    bind(tx, key, thread, generation)
+    found = get(tx, thread)
+    assert found is not None
+    return found
+
+
+def bind(tx: Transaction, key: ConversationKey, thread: ThreadId, generation: int) -> None:
+    """Let this key lead to `thread`."""
+    upsert(
+        tx,
+        conversations,
+        {
+            "user_id": key.user_id,
+            "channel": key.channel,
+            "external_id": key.external_thread_id,
+            "thread_id": thread,
+            "generation": generation,
+        },
+    )
+
+
+def newest_generation(tx: Transaction, key: ConversationKey) -> int:
+    """The generation of the newest thread begun under this key."""
+    found = tx.connection.execute(
+        select(threads.c.generation)
+        .where(
+            threads.c.user_id == key.user_id,
+            threads.c.channel == key.channel,
+            threads.c.external_id == key.external_thread_id,
+        )
+        .order_by(threads.c.generation.desc())
+        .limit(1)
+    ).scalar()
+    return int(found or 0)
+
+
+def get(tx: Transaction, thread: ThreadId) -> Thread | None:
+    """A thread by its id."""
+    row = tx.connection.execute(_GET, {"thread": thread}).mappings().first()
+    return None if row is None else _thread(row)
+
+
+def address_of(tx: Transaction, thread: ThreadId) -> Address:
+    """Where the thread's replies go."""
+    body = tx.connection.execute(select(threads.c.address).where(threads.c.id == thread)).scalar_one()
+    return ADDRESS.validate_json(body)
+
+
+def threads_of(tx: Transaction, user: UserId, limit: int = 50) -> Sequence[Thread]:
+    """A user's threads, the last used first."""
+    rows = tx.connection.execute(
+        select(threads).where(threads.c.user_id == user).order_by(threads.c.updated_at.desc()).limit(limit)
+    ).mappings()
+    return [_thread(row) for row in rows]
+
+
+def current(tx: Transaction, key: ConversationKey) -> Thread | None:
+    """The thread a key leads to, if there is one yet."""
+    row = (
+        tx.connection.execute(_FIND, {"user": key.user_id, "channel": key.channel, "external": key.external_thread_id})
+        .mappings()
+        .first()
+    )
+    return None if row is None else _thread(row)
+
+
+def ensure_session(tx: Transaction, user: UserId, now: datetime) -> SessionId:
+    """The session of a user, made on first sight."""
+    session = ids.session_id(user)
+    insert_ignore(tx, sessions, {"id": session, "user_id": user, "created_at": now, "last_seen_at": now})
+    return session
+
+
+def session_of(tx: Transaction, user: UserId) -> Session | None:
+    """The session of a user, if they ever wrote."""
+    row = tx.connection.execute(select(sessions).where(sessions.c.user_id == user)).mappings().first()
+    return None if row is None else Session(SessionId(row["id"]), user, row["last_seen_at"])
+
+
+@dataclass(frozen=True, slots=True)
+class Prefix:
+    """A thread's rendered prompt prefix and the stamp of the files it was rendered from."""
+
+    stamp: str
+    body: str
+
+
+def prefix(tx: Transaction, thread: ThreadId) -> Prefix | None:
+    """The prefix a thread was begun with."""
+    row = tx.connection.execute(select(prefixes).where(prefixes.c.thread_id == thread)).first()
+    return None if row is None else Prefix(row.stamp, row.body)
+
+
+def keep_prefix(tx: Transaction, thread: ThreadId, value: Prefix) -> None:
+    """Keep the prefix for the thread's later turns."""
+    upsert(tx, prefixes, {"thread_id": thread, "stamp": value.stamp, "body": value.body})
+
+
+# -- consents -----------------------------------------------------------------------------------------------------
+def consented(tx: Transaction, session: SessionId, place: ConsentPlace) -> frozenset[str]:
+    """Names of the tools that need not be asked again there."""
+    return frozenset(tx.connection.execute(_CONSENT, {"session": session, "place": place.name}).scalars())
+
+
+def consent(tx: Transaction, session: SessionId, tool: str, place: ConsentPlace, now: datetime) -> None:
+    """Remember an "always"."""
+    upsert(tx, consents, {"session_id": session, "tool": tool, "place": place.name, "granted_at": now})
+
+
+def all_consents(tx: Transaction, session: SessionId) -> Sequence[tuple[str, ConsentPlace]]:
+    """Everything a person allowed for good, by tool name."""
+    rows = tx.connection.execute(
+        select(consents.c.tool, consents.c.place).where(consents.c.session_id == session).order_by(consents.c.tool)
+    )
+    return [(row.tool, ConsentPlace(row.place)) for row in rows]
+
+
+def revoke(tx: Transaction, session: SessionId, tool: str | None) -> int:
+    """Take back every "always" for a tool, or all of them; tells how many there were."""
+    statement = delete(consents).where(consents.c.session_id == session)
+    if tool is not None:
+        statement = statement.where(consents.c.tool == tool)
+    return tx.connection.execute(statement).rowcount
+
+
+# -- a Telegram group that became a supergroup ---------------------------------------------------------------------
+def move_chat(tx: Transaction, channel: str, old_chat: str, new_chat: str) -> int:
+    """Let everything of a chat belong to its new id; doing it twice changes nothing. Tells how many threads moved."""
+    moved = 0
+    rows = tx.connection.execute(
+        select(threads.c.id, threads.c.address, threads.c.external_id).where(threads.c.channel == channel)
+    ).all()
+    for row in rows:
+        address = ADDRESS.validate_json(row.address)
+        if address.chat_id != old_chat:
+            continue
+        external = new_chat + row.external_id[len(old_chat) :]
+        renewed = address.model_copy(update={"chat_id": new_chat})
+        values: dict[str, Any] = {"external_id": external, "address": ADDRESS.dump_json(renewed).decode()}
+        tx.connection.execute(update(threads).where(threads.c.id == row.id).values(values))
+        tx.connection.execute(
+            update(conversations)
+            .where(conversations.c.channel == channel, conversations.c.external_id == row.external_id)
+            .values(external_id=external)
+        )
+        moved += 1
+    tx.connection.execute(
+        update(consents).where(consents.c.place == f"{channel}:{old_chat}").values(place=f"{channel}:{new_chat}")
+    )
+    return moved
+
+
+def _thread(row: RowMapping) -> Thread:
+    return Thread(
+        id=ThreadId(row["id"]),
+        session=SessionId(row["session_id"]),
+        user=UserId(row["user_id"]),
+        key=ConversationKey(row["user_id"], row["channel"], row["external_id"]),
+        generation=row["generation"],
+        chat_type=ChatType(row["chat_type"]),
+        state=ThreadState(row["state"]),
+        epoch=row["epoch"],
+        turn_count=row["turn_count"],
+        entry_count=row["entry_count"],
+        title=row["title"],
+        created_at=row["created_at"],
+        updated_at=row["updated_at"],
+    )

@@ -1,0 +1,309 @@
+"""All tables. Invariants are constraints and partial unique indexes here; races are refused by the database."""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    Table,
+    Text,
+    UniqueConstraint,
+    Uuid,
+    false,
+    text,
+)
+
+from agent.store.types import Instant
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+sessions = Table(
+    "sessions",
+    metadata,
+    Column("id", Uuid, primary_key=True),
+    Column("user_id", Text, nullable=False, unique=True),
+    Column("created_at", Instant, nullable=False),
+    Column("last_seen_at", Instant, nullable=False),
+)
+
+threads = Table(
+    "threads",
+    metadata,
+    Column("id", Uuid, primary_key=True),
+    Column("session_id", Uuid, ForeignKey("sessions.id"), nullable=False),
+    Column("user_id", Text, nullable=False),
+    Column("channel", Text, nullable=False),
+    Column("external_id", Text, nullable=False),
+    Column("generation", Integer, nullable=False),
+    Column("chat_type", Text, nullable=False),
+    Column("address", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("epoch", Integer, nullable=False, server_default="0"),
+    Column("next_seq", Integer, nullable=False, server_default="0"),
+    Column("turn_count", Integer, nullable=False, server_default="0"),
+    Column("entry_count", Integer, nullable=False, server_default="0"),
+    Column("title", Text, nullable=False, server_default=""),
+    Column("created_at", Instant, nullable=False),
+    Column("updated_at", Instant, nullable=False),
+    Index(None, "session_id", "updated_at"),
+)
+
+# The prompt prefix a thread was begun with, kept so that its bytes stay the same from turn to turn.
+prefixes = Table(
+    "prefixes",
+    metadata,
+    Column("thread_id", Uuid, ForeignKey("threads.id"), primary_key=True),
+    Column("stamp", Text, nullable=False),
+    Column("body", Text, nullable=False),
+)
+
+# Which thread a conversation key leads to; `/new` counts the generation up.
+conversations = Table(
+    "conversations",
+    metadata,
+    Column("user_id", Text, primary_key=True),
+    Column("channel", Text, primary_key=True),
+    Column("external_id", Text, primary_key=True),
+    Column("thread_id", Uuid, ForeignKey("threads.id"), nullable=False),
+    Column("generation", Integer, nullable=False),
+)
+
+# "always": per session, tool and kind of place.
+consents = Table(
+    "consents",
+    metadata,
+    Column("session_id", Uuid, ForeignKey("sessions.id"), primary_key=True),
+    Column("tool", Text, primary_key=True),
+    Column("place", Text, primary_key=True),
+    Column("granted_at", Instant, nullable=False),
+)
+
+# Each delivery once, by its key; `body` is empty for what must not be kept (refused secrets) or needs no keeping.
+inbox = Table(
+    "inbox",
+    metadata,
+    Column("delivery_key", Text, primary_key=True),
+    Column("thread_id", Uuid),
+    Column("lane", Text),
+    Column("seq", Integer),
+    Column("body", Text),
+    Column("received_at", Instant, nullable=False),
+    Column("turn_id", Uuid),
+    Column("handled_at", Instant),
+    UniqueConstraint("thread_id", "seq"),
+    Index(
+        "ix_inbox_open",
+        "thread_id",
+        "lane",
+        "seq",
+        sqlite_where=text("handled_at IS NULL"),
+        postgresql_where=text("handled_at IS NULL"),
+    ),
+    Index("ix_inbox_turn_id", "turn_id"),
+)
+
+turns = Table(
+    "turns",
+    metadata,
+    Column("id", Uuid, primary_key=True),
+    Column("thread_id", Uuid, ForeignKey("threads.id"), nullable=False),
+    Column("number", Integer, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("user_input", Text, nullable=False),
+    Column("response", Text),
+    Column("error", Text),
+    Column("stop_requested", Boolean, nullable=False, server_default=false()),
+    Column("started_at", Instant, nullable=False),
+    Column("finished_at", Instant),
+    UniqueConstraint("thread_id", "number"),
+    Index(
+        "uq_turns_open",
+        "thread_id",
+        unique=True,
+        sqlite_where=text("finished_at IS NULL"),
+        postgresql_where=text("finished_at IS NULL"),
+    ),
+)
+
+# What an open turn has done so far, in order: messages of its context, and calls that were begun.
+steps = Table(
+    "steps",
+    metadata,
+    Column("turn_id", Uuid, ForeignKey("turns.id"), primary_key=True),
+    Column("number", Integer, primary_key=True),
+    Column("kind", Text, nullable=False),
+    Column("body", Text, nullable=False),
+    Column("at", Instant, nullable=False),
+)
+
+# The history that models see: messages in order, never changed once written.
+entries = Table(
+    "entries",
+    metadata,
+    Column("thread_id", Uuid, ForeignKey("threads.id"), primary_key=True),
+    Column("position", Integer, primary_key=True),
+    Column("turn_id", Uuid, nullable=False),
+    Column("body", Text, nullable=False),
+)
+
+# Tool outputs that were shown cut, whole.
+archive = Table(
+    "archive",
+    metadata,
+    Column("thread_id", Uuid, primary_key=True),
+    Column("call_id", Text, primary_key=True),
+    Column("tool", Text, nullable=False),
+    Column("body", Text, nullable=False),
+    Column("at", Instant, nullable=False),
+)
+
+approvals = Table(
+    "approvals",
+    metadata,
+    Column("id", Uuid, primary_key=True),
+    Column("thread_id", Uuid, ForeignKey("threads.id"), nullable=False),
+    Column("turn_id", Uuid, ForeignKey("turns.id"), nullable=False),
+    Column("call_id", Text, nullable=False),
+    Column("tool", Text, nullable=False),
+    Column("question", Text, nullable=False),
+    Column("address", Text, nullable=False),
+    Column("requested_by", Text, nullable=False),
+    Column("channel", Text, nullable=False),
+    Column("place", Text, nullable=False),
+    Column("may_be_always", Boolean, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("decided_by", Text),
+    Column("decided_at", Instant),
+    Column("created_at", Instant, nullable=False),
+    Column("expires_at", Instant, nullable=False),
+    Index("ix_approvals_turn_id", "turn_id"),
+    Index(
+        "uq_approvals_open",
+        "thread_id",
+        unique=True,
+        sqlite_where=text("state = 'open'"),
+        postgresql_where=text("state = 'open'"),
+    ),
+    Index(
+        "ix_approvals_expires",
+        "expires_at",
+        sqlite_where=text("state = 'open'"),
+        postgresql_where=text("state = 'open'"),
+    ),
+)
+
+_NUMBER = BigInteger().with_variant(Integer, "sqlite")
+
+outbox = Table(
+    "outbox",
+    metadata,
+    Column("number", _NUMBER, primary_key=True, autoincrement=True),
+    Column("id", Uuid, nullable=False, unique=True),
+    Column("channel", Text, nullable=False),
+    Column("chat_id", Text, nullable=False),
+    Column("body", Text, nullable=False),
+    Column("approval_id", Uuid),
+    Column("state", Text, nullable=False),
+    Column("attempts", Integer, nullable=False, server_default="0"),
+    Column("not_before", Instant),
+    Column("sent", Text, nullable=False, server_default="[]"),
+    Column("error", Text),
+    Column("created_at", Instant, nullable=False),
+    Column("finished_at", Instant),
+    Index(
+        "ix_outbox_open",
+        "number",
+        sqlite_where=text("finished_at IS NULL"),
+        postgresql_where=text("finished_at IS NULL"),
+    ),
+    Index("ix_outbox_approval_id", "approval_id"),
+)
+
+# The platform's id of a draft that shows an answer being written.
+drafts = Table(
+    "drafts",
+    metadata,
+    Column("reply_id", Uuid, primary_key=True),
+    Column("platform_id", Text, nullable=False),
+    Column("at", Instant, nullable=False),
+)
+
+pairings = Table(
+    "pairings",
+    metadata,
+    Column("channel", Text, primary_key=True),
+    Column("user_id", Text, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("approved_at", Instant, nullable=False),
+)
+
+pairing_requests = Table(
+    "pairing_requests",
+    metadata,
+    Column("channel", Text, primary_key=True),
+    Column("user_id", Text, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("code", Text, nullable=False),
+    Column("created_at", Instant, nullable=False),
+    UniqueConstraint("channel", "code"),
+)
+
+pairing_failures = Table(
+    "pairing_failures",
+    metadata,
+    Column("number", _NUMBER, primary_key=True, autoincrement=True),
+    Column("channel", Text, nullable=False),
+    Column("at", Instant, nullable=False),
+)
+
+model_calls = Table(
+    "model_calls",
+    metadata,
+    Column("number", _NUMBER, primary_key=True, autoincrement=True),
+    Column("at", Instant, nullable=False),
+    Column("day", Text, nullable=False),
+    Column("provider", Text, nullable=False),
+    Column("model", Text, nullable=False),
+    Column("input_tokens", Integer, nullable=False),
+    Column("output_tokens", Integer, nullable=False),
+    Column("cache_read_tokens", Integer, nullable=False),
+    Column("cache_write_tokens", Integer, nullable=False),
+    Column("cost_microcents", BigInteger, nullable=False),  # millionths of a cent: exact on both dialects
+    Index(None, "at"),
+    Index(None, "day"),
+)
+
+# One firing for each due time, however many processes tick.
+firings = Table(
+    "firings",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("due_at", Instant, primary_key=True),
+)
+
+findings = Table(
+    "findings",
+    metadata,
+    Column("digest", Text, primary_key=True),
+    Column("sent_at", Instant, nullable=False),
+)
+
+# Small facts that outlive a restart: the last private chat of the operator, failure counts.
+facts = Table(
+    "facts",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("value", Text, nullable=False),
+)

@@ -1,0 +1,231 @@
+"""The shell inside bubblewrap: no network, no files but its folder, no rights.
+
+The mounts are made by whoever runs the bot. If that is root, the command itself runs as another user, because limits on
+processes do not bind root and the kernel trusts it: an identity is derived from the folder, which is handed over to it.
+It is taken on inside, after the mounts, so that a home only root may enter need not be opened for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import stat
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from datetime import timedelta
+from pathlib import Path, PurePosixPath
+from zlib import crc32
+
+from agent.tools.sandbox_process import language_variables, run_program
+from agent.tools.sandbox_request import NotRun, Outcome, SandboxRequest
+
+WORKSPACE = PurePosixPath("/workspace")
+AGENT_FILES = PurePosixPath("/agent")  # read-only files that do not lie in the folder
+
+_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
+_SYSTEM_FOLDERS = ("bin", "sbin", "lib", "lib32", "lib64")
+_SYSTEM_FILES = ("/etc/ld.so.cache", "/etc/alternatives", "/etc/localtime")
+# Inside the range that systemd keeps free for users without an account (61184 to 65519).
+_FIRST_UID, _UIDS = 62_000, 2_048
+_CHOOM = "/usr/bin/choom"
+_CPU_MARGIN = timedelta(seconds=5)
+
+
+class CannotPrepare(Exception):
+    """The folder is not as it must be before a command may run in it. The text is for the model."""
+
+
+class BubblewrapSandbox:
+    """Runs each command in namespaces of its own."""
+
+    name = "bubblewrap"
+
+    def __init__(self, program: str, environment: Mapping[str, str]) -> None:
+        self._program = program
+        self._language = language_variables(environment)
+        self._shell = shutil.which("bash", path="/usr/bin") or "/bin/sh"
+        self._as_root = os.geteuid() == 0
+
+    async def run(self, request: SandboxRequest) -> Outcome:
+        uid = _identity(request.folder) if self._as_root else os.geteuid()
+        with ExitStack() as opened:
+            try:
+                files = await asyncio.to_thread(_prepare, request, uid if self._as_root else None, opened)
+            except CannotPrepare as error:
+                return NotRun(str(error))
+            except OSError as error:
+                return NotRun(f"the working folder could not be prepared: {error.strerror}")
+            try:
+                return await run_program(
+                    self._argv(request, uid, files),
+                    environment={"PATH": _PATH},  # readable inside as the environment of process 1
+                    timeout=request.timeout,
+                    output_bytes=request.limits.output_bytes,
+                    descriptors=[descriptor for descriptor, _ in files],
+                )
+            except OSError as error:
+                return NotRun(f"the sandbox could not be started: {error.strerror}")
+
+    def _argv(self, request: SandboxRequest, uid: int, files: Sequence[tuple[int, PurePosixPath]]) -> list[str]:
+        return [
+            self._program,
+            *self._isolation(),
+            *self._environment(request),
+            *_system_mounts(),
+            *_fresh_mounts(request.limits.scratch_bytes),
+            *("--bind", str(request.folder), str(WORKSPACE)),
+            *_masks(request),
+            *(part for descriptor, target in files for part in _data_mount(descriptor, target)),
+            *("--remount-ro", "/"),
+            *("--chdir", str(WORKSPACE / request.workdir)),
+            "--",
+            *_limits(request),
+            *(_drop_to(uid) if self._as_root else ()),
+            *(self._shell, "-c", request.command),
+        ]
+
+    def _isolation(self) -> Iterator[str]:
+        yield from ("--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try")
+        yield from ("--die-with-parent", "--new-session", "--hostname", "sandbox", "--cap-drop", "ALL")
+        if self._as_root:  # only to become somebody else, who keeps none of them
+            yield from ("--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID", "--cap-add", "CAP_SETPCAP")
+        else:
+            yield from ("--unshare-user",)
+
+    def _environment(self, request: SandboxRequest) -> Iterator[str]:
+        variables = {
+            **self._language,
+            "PATH": _PATH,
+            "HOME": str(WORKSPACE),
+            "PWD": str(WORKSPACE / request.workdir),
+            "USER": "agent",
+            "LOGNAME": "agent",
+            "SHELL": self._shell,
+            "TMPDIR": "/tmp",
+        }
+        yield "--clearenv"
+        for name, value in variables.items():
+            yield from ("--setenv", name, value)
+
+
+def _identity(folder: Path) -> int:
+    """The user and group that owns a folder and all that runs in it: always the same for a folder."""
+    return _FIRST_UID + crc32(os.fsencode(folder)) % _UIDS
+
+
+def _prepare(request: SandboxRequest, owner: int | None, opened: ExitStack) -> tuple[tuple[int, PurePosixPath], ...]:
+    """Make the folder ready and open the files to be shown in it: descriptors, and where they appear."""
+    request.folder.mkdir(parents=True, exist_ok=True)
+    for hidden in request.hidden:
+        hidden.mkdir(exist_ok=True)  # made now, so that one made by somebody while the command runs is not seen
+        if not stat.S_ISDIR(hidden.lstat().st_mode):
+            raise CannotPrepare(f"{hidden.name} in the working folder is not a folder")
+    if owner is not None:
+        _hand_over(request.folder, owner, frozenset((*request.hidden, *request.readonly)))
+    name, uid = ("agent", owner if owner is not None else os.geteuid())
+    files = [
+        (_open_text(f"{name}:x:{uid}:{uid}::{WORKSPACE}:/bin/sh\n", opened), PurePosixPath("/etc/passwd")),
+        (_open_text(f"{name}:x:{uid}:\n", opened), PurePosixPath("/etc/group")),
+    ]
+    for path in request.readonly:
+        if (descriptor := _open_plain_file(path, opened)) is not None:
+            inside = path.is_relative_to(request.folder)
+            files.append(
+                (descriptor, WORKSPACE / path.relative_to(request.folder) if inside else AGENT_FILES / path.name)
+            )
+    return tuple(files)
+
+
+def _hand_over(folder: Path, owner: int, kept: frozenset[Path]) -> None:
+    """Give `folder` and what is in it to `owner`, without following links, and without what is `kept`."""
+    device = folder.lstat().st_dev
+    for place, folders, names, descriptor in os.fwalk(folder, follow_symlinks=False):
+        if os.fstat(descriptor).st_uid != owner:
+            os.fchown(descriptor, owner, owner)
+        folders[:] = [name for name in folders if Path(place, name) not in kept]
+        for name in (*names, *folders):
+            entry = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
+            linked = entry.st_nlink > 1 and not stat.S_ISDIR(entry.st_mode)  # its other name may lie anywhere
+            if entry.st_uid == owner or entry.st_dev != device or linked or Path(place, name) in kept:
+                continue
+            os.chown(name, owner, owner, dir_fd=descriptor, follow_symlinks=False)
+
+
+def _open_plain_file(path: Path, opened: ExitStack) -> int | None:
+    """A descriptor of a file that is shown read-only. A link is refused: a command may have put it there."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise CannotPrepare(f"{path.name} cannot be shown to the command, it is not a plain file") from error
+    opened.callback(os.close, descriptor)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        raise CannotPrepare(f"{path.name} cannot be shown to the command, it is not a plain file")
+    return descriptor
+
+
+def _open_text(text: str, opened: ExitStack) -> int:
+    descriptor = os.memfd_create("text", os.MFD_CLOEXEC)
+    opened.callback(os.close, descriptor)
+    os.write(descriptor, text.encode())
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor
+
+
+def _system_mounts() -> Iterator[str]:
+    yield from ("--ro-bind", "/usr", "/usr")
+    for name in _SYSTEM_FOLDERS:
+        place = Path("/", name)
+        if place.is_symlink():
+            yield from ("--symlink", os.readlink(place), f"/{name}")
+        elif place.is_dir():
+            yield from ("--ro-bind", f"/{name}", f"/{name}")
+    for folder in ("/etc", str(AGENT_FILES)):
+        yield from ("--perms", "0755", "--dir", folder)
+    for file in _SYSTEM_FILES:
+        yield from ("--ro-bind-try", file, file)
+
+
+def _fresh_mounts(scratch_bytes: int) -> Iterator[str]:
+    yield from ("--proc", "/proc", "--dev", "/dev")
+    for place in ("/dev/shm", "/tmp"):
+        yield from ("--perms", "1777", "--size", str(scratch_bytes), "--tmpfs", place)
+    yield from ("--remount-ro", "/dev")
+
+
+def _masks(request: SandboxRequest) -> Iterator[str]:
+    for hidden in request.hidden:
+        target = str(WORKSPACE / hidden.relative_to(request.folder))
+        yield from ("--perms", "0555", "--tmpfs", target, "--remount-ro", target)
+
+
+def _data_mount(descriptor: int, target: PurePosixPath) -> Iterable[str]:
+    return "--perms", "0444", "--ro-bind-data", str(descriptor), str(target)
+
+
+def _limits(request: SandboxRequest) -> Iterator[str]:
+    limits = request.limits
+    yield "/usr/bin/prlimit"
+    yield f"--data={limits.memory_bytes}"
+    yield f"--fsize={limits.file_bytes}"
+    yield f"--nproc={limits.processes}"
+    yield f"--cpu={int((request.timeout + _CPU_MARGIN).total_seconds())}"
+    yield "--core=0"
+    yield "--"
+    if Path(_CHOOM).exists():  # if memory runs out, the command goes before the bot
+        yield from (_CHOOM, "-n", "1000", "--")
+
+
+def _drop_to(uid: int) -> Iterable[str]:
+    return (
+        "/usr/bin/setpriv",
+        f"--reuid={uid}",
+        f"--regid={uid}",
+        "--clear-groups",
+        "--inh-caps=-all",
+        "--bounding-set=-all",
+        "--no-new-privs",
+        "--",
+    )

@@ -1,0 +1,296 @@
+"""Runs turns, each exactly once at a time on its thread: claim, handle, commit behind the fence."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from functools import partial
+
+import structlog
+
+from agent.agent_loop import Agent
+from agent.clock import Clock
+from agent.commands.base import CommandReply
+from agent.conversation import replies, settle
+from agent.conversation.envelope import Envelope
+from agent.conversation.live import Live, TurnBegan, TurnEnded
+from agent.conversation.memories import ThreadMemories
+from agent.conversation.ports import Deliveries
+from agent.conversation.settle import Settlement
+from agent.conversation.thread_ops import turn_place
+from agent.errors import Fenced
+from agent.llm.errors import (
+    AuthenticationFailed,
+    BudgetExceeded,
+    ContextTooLong,
+    LLMError,
+    ModelUnavailable,
+    RequestRefused,
+)
+from agent.loop.context import ReasoningContext
+from agent.model import ids
+from agent.model.approval import ApprovalState, ConsentPlace
+from agent.model.ids import ThreadId
+from agent.model.session import Thread, Turn, TurnState
+from agent.store import approvals, conversations, inbox, outbox, turns
+from agent.store.base import Store, Transaction
+from agent.store.errors import StoreError
+from agent.store.inbox import Lane, Waiting
+from agent.store.turns import Journal
+from agent.turns.journal import StepJournal
+from channels.message import IncomingMessage, OutgoingMessage, ReplyKind
+
+log = structlog.get_logger(__name__)
+
+MERGE_AT_MOST = 20
+RETRY_AFTER = timedelta(seconds=2)
+
+
+class TurnRunner:
+    """Serves the lanes of threads until nothing waits there."""
+
+    def __init__(
+        self,
+        agent: Agent,
+        *,
+        store: Store,
+        clock: Clock,
+        memories: ThreadMemories,
+        deliveries: Deliveries,
+        live: Live,
+        quit_bot: Callable[[], None],
+        asked: Callable[[], None],
+    ) -> None:
+        self._agent = agent
+        self._store = store
+        self._clock = clock
+        self._memories = memories
+        self._deliveries = deliveries
+        self._live = live
+        self._quit_bot = quit_bot
+        self._asked = asked
+        self.counts: Counter[str] = Counter()
+        self._running: dict[ThreadId, asyncio.Task[Settlement | Fenced | StoreError]] = {}
+
+    async def serve(self, thread: ThreadId, lane: Lane) -> None:
+        """Serve everything that waits on a lane. While the database is away it tries again and loses nothing."""
+        while True:
+            try:
+                match lane:
+                    case Lane.TURN:
+                        await self._serve_turns(thread)
+                    case Lane.CONTROL:
+                        await self._serve_commands(thread)
+                return
+            except Fenced:
+                log.warning("turn_overtaken", thread_id=str(thread))
+                self._memories.forget(thread)
+                return
+            except StoreError as error:
+                log.error("store_unavailable", thread_id=str(thread), reason=str(error))
+                await self._clock.sleep(RETRY_AFTER)
+
+    def stop(self, thread: ThreadId) -> None:
+        """Cut off the running turn of a thread. Its row says the same, for a turn that is about to start."""
+        if task := self._running.get(thread):
+            task.cancel()
+
+    async def backlog(self) -> tuple[tuple[ThreadId, Lane], ...]:
+        """Every lane an earlier process left work on."""
+
+        def look(tx: Transaction) -> tuple[tuple[ThreadId, Lane], ...]:
+            threads = {*turns.unfinished(tx), *approvals.answered(tx)}
+            lanes = {(thread, Lane.TURN) for thread in threads} | set(inbox.lanes_with_work(tx))
+            return tuple(sorted(lanes))
+
+        return await self._store.read(look)
+
+    # -- turns ---------------------------------------------------------------------------------------------------
+    async def _serve_turns(self, thread: ThreadId) -> None:
+        while (envelope := await self._store.write(partial(_claim, thread, self._clock.now()))) is not None:
+            with structlog.contextvars.bound_contextvars(
+                channel=envelope.message.address.channel, thread_id=str(thread), turn_id=str(envelope.turn.id)
+            ):
+                await self._serve_turn(envelope)
+
+    async def _serve_turn(self, envelope: Envelope) -> None:
+        journal = StepJournal(
+            self._store,
+            self._clock,
+            envelope.thread.id,
+            envelope.thread.epoch,
+            envelope.turn.id,
+            kept=len(envelope.journal.messages),
+            length=envelope.journal.length,
+        )
+        place = turn_place(envelope)
+        self._live.publish(TurnBegan(place))
+        try:
+            settlement = await self._handle(envelope, journal)
+            await self._live.rest(place)
+            await self._store.write(partial(self._commit, envelope, settlement, journal))
+        finally:
+            self._live.publish(TurnEnded(place))
+        self._memories.extend(envelope.thread.id, settlement.ending.entries)
+        self.counts[settlement.ending.turn_state.value] += 1
+        log.info("turn_settled", turn=envelope.turn.number, outcome=settlement.ending.turn_state.value)
+
+    async def _handle(self, envelope: Envelope, journal: StepJournal) -> Settlement:
+        """The turn as a task of its own, so that a stop can cut it off and still be settled."""
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(self._guarded(envelope, journal))
+            self._running[envelope.thread.id] = task
+            try:
+                await asyncio.wait([task])
+            finally:
+                del self._running[envelope.thread.id]
+        if task.cancelled():
+            return settle.stopped(envelope, await self._cut_off_context(envelope), dropped=0)
+        match task.result():
+            case Settlement() as settlement:
+                return settlement
+            case error:
+                raise error
+
+    async def _guarded(self, envelope: Envelope, journal: StepJournal) -> Settlement | Fenced | StoreError:
+        """A fault that ends the attempt and not the turn comes back as a value: the group must not wrap it."""
+        try:
+            return await self._agent.handle(envelope, journal)
+        except (Fenced, StoreError) as error:
+            return error
+        except LLMError as error:
+            log.warning("model_failed", error=type(error).__name__, detail=error.detail)
+            return settle.failed(envelope, await self._cut_off_context(envelope), _model_reply(error))
+        except Exception:
+            log.exception("turn_broke")
+            return settle.failed(envelope, await self._cut_off_context(envelope), replies.SOMETHING_BROKE)
+
+    async def _cut_off_context(self, envelope: Envelope) -> ReasoningContext:
+        """What a turn that ended early has done: what its journal holds by now."""
+        written = await self._store.write(lambda tx: turns.journal(tx, envelope.turn.id))
+        return await self._agent.context_so_far(replace(envelope, journal=written))
+
+    def _commit(self, envelope: Envelope, settlement: Settlement, journal: StepJournal, tx: Transaction) -> None:
+        now = self._clock.now()
+        turns.settle(tx, envelope.thread, envelope.turn, settlement.ending, now)
+        if settlement.question is not None:
+            turns.add_steps(tx, envelope.turn.id, *journal.unwritten(settlement.journal), now)
+            approvals.add(tx, settlement.question, envelope.message.replies_go_to)
+            tx.after_commit(self._asked)
+        else:
+            inbox.finish_turn(tx, envelope.turn.id, now)
+        draft = outbox.take_draft(tx, settle.answer_id(envelope))
+        for reply in settlement.replies:
+            edits, draft = (draft, None) if reply.edits is None else (reply.edits, draft)
+            parcel = outbox.add(tx, reply.model_copy(update={"edits": edits}), now)
+            tx.after_commit(partial(self._deliveries.offer, parcel))
+
+    # -- commands ------------------------------------------------------------------------------------------------
+    async def _serve_commands(self, thread: ThreadId) -> None:
+        while (found := await self._store.write(partial(_next_command, thread))) is not None:
+            owner, waiting = found
+            with structlog.contextvars.bound_contextvars(
+                channel=waiting.message.address.channel, thread_id=str(thread)
+            ):
+                reply = await self._command(owner, waiting.message)
+                await self._store.write(partial(self._commit_command, owner, waiting, reply))
+
+    async def _command(self, thread: Thread, message: IncomingMessage) -> CommandReply:
+        try:
+            return await self._agent.command(thread, message)
+        except StoreError:
+            raise
+        except LLMError as error:
+            log.warning("model_failed", error=type(error).__name__, detail=error.detail)
+            return CommandReply(_model_reply(error))
+        except Exception:
+            log.exception("command_broke")
+            return CommandReply(replies.SOMETHING_BROKE)
+
+    def _commit_command(self, thread: Thread, waiting: Waiting, reply: CommandReply, tx: Transaction) -> None:
+        now = self._clock.now()
+        if not inbox.finish_one(tx, thread.id, waiting.seq, now):
+            return  # another process has answered it
+        message = OutgoingMessage(
+            id=ids.reply_id(thread.id, f"command {waiting.seq}"),
+            address=waiting.message.replies_go_to,
+            kind=ReplyKind.NOTICE,
+            text=reply.text,
+        )
+        tx.after_commit(partial(self._deliveries.offer, outbox.add(tx, message, now)))
+        if reply.quits:
+            tx.after_commit(self._quit_bot)
+
+
+# -- in the transaction --------------------------------------------------------------------------------------------
+def _claim(thread_id: ThreadId, now: datetime, tx: Transaction) -> Envelope | None:
+    """Take a thread over: the turn that is open there, or the next messages. None if there is nothing to do."""
+    thread = turns.advance(tx, thread_id)
+    if thread is None:
+        return None
+    turn = turns.open_turn(tx, thread_id)
+    if turn is None:
+        return _begin(tx, thread, now)
+    if turn.state is TurnState.WAITING:
+        if approvals.open_of(tx, thread_id) is not None:
+            return None
+        turns.go_on(tx, thread, turn, now)
+    messages = tuple(waiting.message for waiting in inbox.of_turn(tx, turn.id))
+    return _envelope(tx, thread, turn, messages, turns.journal(tx, turn.id), approvals.decisions(tx, turn.id))
+
+
+def _begin(tx: Transaction, thread: Thread, now: datetime) -> Envelope | None:
+    taken = _mergeable(inbox.waiting(tx, thread.id, Lane.TURN, MERGE_AT_MOST))
+    if not taken:
+        return None
+    turn = Turn(ids.turn_id(thread.id, taken[0].seq), thread.id, thread.turn_count, TurnState.RUNNING, now)
+    messages = tuple(waiting.message for waiting in taken)
+    turns.begin(tx, thread, turn, "\n".join(message.text for message in messages))
+    inbox.take(tx, thread.id, turn.id, taken[0].seq, taken[-1].seq)
+    return _envelope(tx, thread, turn, messages, Journal((), frozenset(), 0), {})
+
+
+def _envelope(
+    tx: Transaction,
+    thread: Thread,
+    turn: Turn,
+    messages: tuple[IncomingMessage, ...],
+    journal: Journal,
+    decisions: dict[str, ApprovalState],
+) -> Envelope:
+    place = ConsentPlace.of(messages[-1].address, messages[-1].metadata.chat_type)
+    return Envelope(thread, turn, messages, journal, decisions, conversations.consented(tx, thread.session, place))
+
+
+def _mergeable(waiting: Sequence[Waiting]) -> Sequence[Waiting]:
+    """The first message and those right after it that belong to the same breath: plain texts of the same place."""
+    taken: list[Waiting] = []
+    for each in waiting:
+        if taken and each.message.address != taken[0].message.address:
+            break
+        taken.append(each)
+    return taken
+
+
+def _next_command(thread_id: ThreadId, tx: Transaction) -> tuple[Thread, Waiting] | None:
+    waiting = inbox.waiting(tx, thread_id, Lane.CONTROL, 1)
+    thread = conversations.get(tx, thread_id)
+    return (thread, waiting[0]) if waiting and thread else None
+
+
+def _model_reply(error: LLMError) -> str:
+    """What a person is told of a model's fault: one neutral sentence; the log has the rest."""
+    match error:
+        case BudgetExceeded(text=text):
+            return text
+        case ContextTooLong():
+            return replies.CONTEXT_TOO_LONG
+        case AuthenticationFailed() | ModelUnavailable():
+            return replies.MODEL_REFUSES_KEY
+        case RequestRefused():
+            return replies.MODEL_REFUSES_REQUEST
+        case _:
+            return replies.MODEL_AWAY

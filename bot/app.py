@@ -1,0 +1,230 @@
+"""One process: starts everything in order, runs until told to stop, stops everything in order."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import AsyncExitStack
+from datetime import timedelta
+from pathlib import Path
+
+import click
+import structlog
+
+from agent.llm.errors import LLMError
+from agent.safety.access import access_warnings
+from agent.store.errors import HomeLocked, SchemaMismatch, StoreError
+from agent.store.open import home_lock, open_store
+from agent.turns.engine import Handlers
+from agent.workspace.seeding import seed
+from bot.compose import Core, build_channels, build_core, policies, secrets_of, web_channel
+from bot.log import configure_logging
+from bot.presenter import StepSurface
+from bot.supervise import supervise
+from channels.base import Channel
+from config.features import without_effect
+from config.settings import LogLevel, Settings
+
+log = structlog.get_logger(__name__)
+
+DRAIN_GRACE = timedelta(seconds=5)
+FLUSH_GRACE = timedelta(seconds=2)
+FAILED = 1
+
+
+def run_bot(settings: Settings, *, terminal: bool) -> int:
+    """`optimclaw run`: all channels, the page, and a chat in the terminal if there is one."""
+    return _run(settings, lambda: _serve(settings, terminal=terminal))
+
+
+def run_chat(settings: Settings, message: str | None) -> int:
+    """`optimclaw chat`: the terminal alone; with `message` one exchange."""
+    quiet = settings.model_copy(
+        update={"log": settings.log.model_copy(update={"level": max_level(settings.log.level)})}
+    )
+    return _run(quiet, lambda: _chat(quiet) if message is None else _one_shot(quiet, message))
+
+
+def max_level(level: LogLevel) -> LogLevel:
+    """In a chat the log keeps to warnings, unless it was asked for more."""
+    return level if level in (LogLevel.DEBUG, LogLevel.ERROR) else LogLevel.WARNING
+
+
+def _run(settings: Settings, main: Callable[[], Coroutine[None, None, int]]) -> int:
+    configure_logging(settings.log, secrets_of(settings))
+    try:
+        with home_lock(settings.home):
+            return asyncio.run(main())
+    except HomeLocked as error:
+        click.echo(
+            f"Another optimclaw (process {error}) is already running with this home. Stop it first, or set "
+            "OPTIMCLAW_HOME to another folder.",
+            err=True,
+        )
+    except (SchemaMismatch, StoreError) as error:
+        click.echo(f"The database cannot be used: {error}", err=True)
+    except OSError as error:
+        click.echo(f"The home cannot be used: {error.strerror or error}. Check OPTIMCLAW_HOME.", err=True)
+    return FAILED
+
+
+# -- the three ways to run --------------------------------------------------------------------------------------
+async def _serve(settings: Settings, *, terminal: bool) -> int:
+    from bot.web_service import open_web
+
+    stop = _Stop()
+    channels = build_channels(settings)
+    steps: dict[str, StepSurface] = {}
+    page = web_channel() if settings.web.enabled else None
+    if page is not None:
+        channels["web"] = steps["web"] = page
+    if terminal:
+        from channels.console import ConsoleChannel
+
+        channels["console"] = steps["console"] = ConsoleChannel(_history_file(settings), stop.ask)
+    if not channels:
+        click.echo("Nothing to run: no channel has a token and WEB_ENABLED is false.", err=True)
+        return 2
+    async with AsyncExitStack() as stack:
+        core = await _open(settings, stack, channels, steps, stop.ask)
+        if page is not None:
+            await open_web(settings, stack, page, core, channels)
+        _say_warnings(settings)
+        await _Life(core, stop).run(list(channels))
+    return 0
+
+
+async def _chat(settings: Settings) -> int:
+    from channels.console import ConsoleChannel
+
+    stop = _Stop()
+    console = ConsoleChannel(_history_file(settings), stop.ask)
+    async with AsyncExitStack() as stack:
+        core = await _open(settings, stack, {"console": console}, {"console": console}, stop.ask)
+        await _Life(core, stop).run(["console"])
+    return 0
+
+
+async def _one_shot(settings: Settings, message: str) -> int:
+    from channels.one_shot import OneShotChannel
+
+    stop = _Stop()
+    channel = OneShotChannel(message, sys.stdout, sys.stderr)
+    is_answered = False
+
+    async def watch() -> None:
+        nonlocal is_answered
+        is_answered = await channel.result()
+        stop.ask()
+
+    async with AsyncExitStack() as stack:
+        core = await _open(settings, stack, {"console": channel}, {"console": channel}, stop.ask)
+        await _Life(core, stop).run(["console"], watch)
+    return 0 if is_answered else FAILED
+
+
+async def _open(
+    settings: Settings,
+    stack: AsyncExitStack,
+    channels: Mapping[str, Channel],
+    steps: Mapping[str, StepSurface],
+    quit_bot: Callable[[], None],
+) -> Core:
+    store = open_store(settings.home)
+    stack.push_async_callback(store.close)
+    core = build_core(settings, store, channels, steps, quit_bot)
+    stack.push_async_callback(core.llm.close)
+    await seed(core.workspace)
+    return core
+
+
+def _history_file(settings: Settings) -> Path:
+    return settings.home / "terminal-history"
+
+
+def _say_warnings(settings: Settings) -> None:
+    for warning in settings.warnings:
+        log.warning("setting_doubtful", about=warning)
+    if idle := without_effect(settings):
+        log.warning("settings_without_effect_yet", names=list(idle))
+    for name, policy in policies(settings).items():
+        for warning in access_warnings(name, policy) if not policy.everyone_is_operator else ():
+            log.warning("access_doubtful", channel=name, about=warning)
+
+
+# -- the life of a process ----------------------------------------------------------------------------------------
+class _Stop:
+    """The wish to stop: from a signal, `/quit` or the end of the terminal."""
+
+    def __init__(self) -> None:
+        self._asked = asyncio.Event()
+
+    def ask(self) -> None:
+        self._asked.set()
+
+    async def wait(self) -> None:
+        await self._asked.wait()
+
+    def on_signal(self) -> None:
+        """The first signal asks; a second one ends the process at once. What is committed is safe."""
+        if self._asked.is_set():
+            os._exit(130)
+        self._asked.set()
+
+
+class _Life:
+    """Runs the services of a core until asked to stop; then: receive no more, finish turns, say what is said, end."""
+
+    def __init__(self, core: Core, stop: _Stop) -> None:
+        self._core = core
+        self._stop = stop
+
+    async def run(self, channels: list[str], *more: Callable[[], Awaitable[None]]) -> None:
+        core = self._core
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop.on_signal)
+        handlers = Handlers(core.runner.serve, core.runner.stop, core.runner.backlog)
+        async with asyncio.TaskGroup() as group:
+
+            def start(service: Coroutine[None, None, None]) -> asyncio.Task[None]:
+                return group.create_task(service)
+
+            deliver = start(core.gateway.deliver())
+            present = start(core.presenter.run())
+            work = start(core.engine.run(handlers))
+            receive = [start(core.gateway.receive(name, core.intake.accept)) for name in channels]
+            others = [start(supervise("expiry", core.expiry.run, core.clock)), start(self._warm_up())]
+            if core.heartbeat_enabled:
+                others.append(start(supervise("heartbeat", core.heartbeat.run, core.clock)))
+            others += [start(_awaited(service)) for service in more]
+            log.info("bot_started", channels=channels)
+            await self._stop.wait()
+            log.info("bot_stopping")
+            await _end(*others)
+            await core.engine.drain(DRAIN_GRACE)
+            await core.gateway.flush(FLUSH_GRACE)
+            await _end(*receive, work, present, deliver)
+        log.info("bot_stopped")
+
+    async def _warm_up(self) -> None:
+        """Load what the first message would otherwise wait for, once the channels are on their way."""
+        await asyncio.sleep(0)
+        try:
+            await self._core.llm.warm_up()
+        except LLMError as error:
+            log.error("model_not_ready", error=type(error).__name__, detail=error.detail)
+        await self._core.sandbox.warm_up()
+
+
+async def _awaited(service: Callable[[], Awaitable[None]]) -> None:
+    await service()
+
+
+async def _end(*tasks: asyncio.Task[None]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)

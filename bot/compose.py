@@ -1,0 +1,266 @@
+"""The only place that chooses classes and builds objects."""
+
+from __future__ import annotations
+
+import importlib
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from zoneinfo import ZoneInfo
+
+from agent.agent_loop import Agent
+from agent.clock import Clock, SystemClock
+from agent.commands import COMMANDS
+from agent.commands.base import Services
+from agent.conversation.intake import Intake
+from agent.conversation.live import Live
+from agent.conversation.memories import ThreadMemories
+from agent.conversation.session_manager import SessionManager
+from agent.conversation.thread_ops import ChatSettings, ThreadOps
+from agent.llm import PROVIDERS
+from agent.llm.base import LLMProvider
+from agent.llm.metered import MeteredProvider
+from agent.llm.retry import RetryingProvider
+from agent.loop.cost_guard import CostGuard, Limits
+from agent.routines.heartbeat import HeartbeatRunner, HeartbeatSchedule
+from agent.safety.access import AccessPolicy
+from agent.safety.layer import SafetyLayer
+from agent.store.base import Store
+from agent.store.search import SearchIndex
+from agent.tools.builtin import basic_tools, file_tools
+from agent.tools.execute import ToolExecutor
+from agent.tools.rates import RateWindows
+from agent.tools.registry import AnyTool, LocalToolsFor, ToolRegistry
+from agent.turns.expiry import ApprovalExpiry
+from agent.turns.in_process import InProcessEngine
+from agent.turns.turn_runner import TurnRunner
+from agent.workspace.identity import Identity
+from agent.workspace.workspace import FolderWorkspace
+from bot import __version__
+from bot.archive import OutputArchive, StoreLedger
+from bot.gateway import Gateway
+from bot.notifier import OperatorNotifier, Targets
+from bot.presenter import Presenter, StepSurface
+from bot.sandboxed import LateSandbox, late_sandbox, shell_tool
+from channels import CHANNELS
+from channels.base import Channel
+from channels.settings import AccessSettings
+from channels.web import OPERATOR_ID, EventHub, WebChannel
+from config.settings import Settings
+
+OPERATORS_OWN = AccessPolicy(everyone_is_operator=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Core:
+    """The agent and everything around it that one process runs."""
+
+    store: Store
+    clock: Clock
+    engine: InProcessEngine
+    runner: TurnRunner
+    intake: Intake
+    gateway: Gateway
+    presenter: Presenter
+    expiry: ApprovalExpiry
+    heartbeat: HeartbeatRunner
+    heartbeat_enabled: bool
+    workspace: FolderWorkspace
+    llm: LLMProvider
+    sandbox: LateSandbox
+
+
+def build_channels(settings: Settings) -> dict[str, Channel]:
+    """The enabled platform channels; their SDKs load here, those of others never."""
+    menu = tuple((command.name, command.help) for command in COMMANDS if not command.operator_only)
+    found: dict[str, Channel] = {}
+    for name, channel_settings in settings.channels.items():
+        channel_class = load(CHANNELS[name])
+        extra = {"commands": menu} if name == "telegram" else {}
+        found[name] = channel_class(channel_settings, **extra)
+    return found
+
+
+def build_core(
+    settings: Settings,
+    store: Store,
+    channels: Mapping[str, Channel],
+    steps: Mapping[str, StepSurface],
+    quit_bot: Callable[[], None],
+    clock: Clock | None = None,
+) -> Core:
+    """Wire everything up for these channels."""
+    clock = clock or SystemClock()
+    gateway = Gateway(channels, store, clock)
+    live = Live()
+    presenter = Presenter(channels, steps, store, clock)
+    live.attach(presenter)
+    engine = InProcessEngine()
+    safety = SafetyLayer(
+        secrets_of(settings),
+        settings.safety.max_output_length,
+        injection_check=settings.safety.injection_check_enabled,
+    )
+    guard = CostGuard(
+        Limits(settings.limits.max_cost_per_day_cents, settings.limits.max_actions_per_hour), StoreLedger(store), clock
+    )
+    llm = _provider(settings, settings.llm.model, guard, clock)
+    cheap = _provider(settings, settings.llm.cheap_model, guard, clock) if settings.llm.cheap_model else llm
+    workspace = FolderWorkspace(settings.workspace, clock)
+    identity = Identity(workspace, clock)
+    archive = OutputArchive(store, clock)
+    local_for = LocalToolsFor(settings.agent.local_tools_for.value)
+    sandbox = late_sandbox(settings)
+    tools: list[AnyTool] = [*basic_tools(workspace, SearchIndex(store), archive.find, clock)]
+    if settings.agent.allow_local_tools:
+        tools += [*file_tools(settings.workspace), shell_tool(sandbox, settings.workspace)]
+    registry = ToolRegistry(tools)
+    executor = ToolExecutor(registry, safety, RateWindows(clock), archive, local_for, settings.safety.max_output_length)
+    memories = ThreadMemories(store)
+    zone = ZoneInfo(str(settings.agent.timezone))
+    chat_settings = ChatSettings(
+        agent_name=settings.agent.name,
+        zone=zone,
+        max_iterations=settings.agent.max_tool_iterations,
+        auto_approve=settings.agent.auto_approve_tools,
+        approval_timeout=settings.agent.approval_timeout,
+        live_channels=frozenset(steps) | {name for name, each in settings.channels.items() if each.streaming},
+        local_tools_for=local_for,
+    )
+    thread_ops = ThreadOps(
+        chat_settings,
+        store=store,
+        clock=clock,
+        llm=llm,
+        registry=registry,
+        executor=executor,
+        safety=safety,
+        identity=identity,
+        memories=memories,
+        live=live,
+    )
+    heartbeat = HeartbeatRunner(
+        settings.agent.name,
+        heartbeat_schedule(settings),
+        store=store,
+        clock=clock,
+        cheap_llm=cheap,
+        llm=llm,
+        workspace=workspace,
+        identity=identity,
+        safety=safety,
+        notifier=OperatorNotifier(_targets(settings, channels), gateway, store, clock),
+    )
+    services = Services(
+        version=__version__,
+        started_at=clock.now(),
+        store=store,
+        registry=registry,
+        local_tools_for=local_for,
+        llm=llm,
+        heartbeat=heartbeat,
+        spending=guard,
+        health=gateway.health,
+    )
+    intake = Intake(
+        store=store,
+        clock=clock,
+        sessions=SessionManager(),
+        safety=safety,
+        policies=policies(settings),
+        signals=engine,
+        deliveries=gateway,
+    )
+    expiry = ApprovalExpiry(store, clock, intake)
+    runner = TurnRunner(
+        Agent(thread_ops, COMMANDS, services, clock),
+        store=store,
+        clock=clock,
+        memories=memories,
+        deliveries=gateway,
+        live=live,
+        quit_bot=quit_bot,
+        asked=expiry.nudge,
+    )
+    return Core(
+        store,
+        clock,
+        engine,
+        runner,
+        intake,
+        gateway,
+        presenter,
+        expiry,
+        heartbeat,
+        settings.heartbeat.enabled,
+        workspace,
+        llm,
+        sandbox,
+    )
+
+
+def web_channel() -> WebChannel:
+    """The page's channel."""
+    return WebChannel(EventHub())
+
+
+def load(path: str) -> Callable[..., Channel]:
+    """The class behind an import string of a registry."""
+    module, _, name = path.partition(":")
+    found: Callable[..., Channel] = getattr(importlib.import_module(module), name)
+    return found
+
+
+def policies(settings: Settings) -> dict[str, AccessPolicy]:
+    """Who may talk, by channel. The terminal and the page are the operator's own."""
+    own = {"console": OPERATORS_OWN, "web": OPERATORS_OWN}
+    return own | {name: _policy(each) for name, each in settings.channels.items()}
+
+
+def secrets_of(settings: Settings) -> list[str]:
+    """Every secret value in the settings, for the log and the safety layer to mask."""
+    found: list[str] = []
+    for section in (*settings.channels.values(), *settings.providers.values(), settings.web, settings.secrets):
+        for name in type(section).model_fields:
+            value = getattr(section, name)
+            if hasattr(value, "get_secret_value"):
+                found.append(value.get_secret_value())
+    if settings.database_url:
+        found.append(settings.database_url)
+    return found
+
+
+def heartbeat_schedule(settings: Settings) -> HeartbeatSchedule:
+    """When the checklist is due."""
+    chosen = settings.heartbeat
+    return HeartbeatSchedule(
+        chosen.interval, ZoneInfo(str(chosen.timezone)), chosen.fire_at, chosen.quiet_start, chosen.quiet_end
+    )
+
+
+def build_provider(settings: Settings, model: str | None) -> LLMProvider:
+    """The chosen provider, bare. Building it loads no SDK."""
+    chosen = settings.llm
+    module, _, name = PROVIDERS[chosen.provider].partition(":")
+    provider: LLMProvider = getattr(importlib.import_module(module), name)(
+        settings.providers[chosen.provider], model=model, timeout=chosen.timeout
+    )
+    return provider
+
+
+def _provider(settings: Settings, model: str | None, guard: CostGuard, clock: Clock) -> LLMProvider:
+    metered = MeteredProvider(build_provider(settings, model), guard)
+    return RetryingProvider(metered, clock, random.SystemRandom(), settings.llm.max_retries)
+
+
+def _policy(settings: AccessSettings) -> AccessPolicy:
+    return AccessPolicy.of(
+        settings.owner_id, settings.dm_policy, settings.allow_from, settings.group_policy, settings.groups
+    )
+
+
+def _targets(settings: Settings, channels: Mapping[str, Channel]) -> Targets:
+    owners = {name: each.owner_id for name, each in settings.channels.items() if each.owner_id}
+    if "web" in channels:
+        owners["web"] = OPERATOR_ID
+    return Targets(settings.heartbeat.notify_channel, settings.heartbeat.notify_user, owners)

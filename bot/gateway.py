@@ -1,0 +1,248 @@
+"""Hosts channels: takes what they receive to the intake, and brings what is in the outbox to them.
+
+Messages of one chat leave in order, one at a time; chats do not wait for each other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from functools import partial
+
+import structlog
+
+from agent.clock import Clock
+from agent.store import conversations, outbox
+from agent.store.base import Store, Transaction
+from agent.store.errors import StoreError
+from agent.store.outbox import Parcel, SendState
+from bot.supervise import supervise
+from channels.base import Accept, Channel, ChannelHealth, ChannelState, Uncertain
+from channels.errors import ChannelError, Migrated, RateLimited, Rejected, Unauthorized, Unavailable
+from channels.message import Address
+
+log = structlog.get_logger(__name__)
+
+FIRST_WAIT = timedelta(seconds=1)
+LONGEST_WAIT = timedelta(seconds=60)
+GIVE_UP_AFTER = 50
+"""Tries of one message before it is given up: with the waits above, most of an hour of a platform being away."""
+
+_Chat = tuple[str, str]
+
+
+class Gateway:
+    """The channels of this process, and their outgoing messages."""
+
+    def __init__(self, channels: Mapping[str, Channel], store: Store, clock: Clock) -> None:
+        self._channels = channels
+        self._store = store
+        self._clock = clock
+        self._queues: dict[_Chat, deque[Parcel]] = {}
+        self._early: list[Parcel] = []
+        self._group: asyncio.TaskGroup | None = None
+        self._off: set[str] = set()
+        self.counts: Counter[str] = Counter()
+        self._empty = asyncio.Event()
+        self._empty.set()
+
+    # -- receiving -----------------------------------------------------------------------------------------------
+    async def receive(self, name: str, accept: Accept) -> None:
+        """Run a channel until cancelled; it ends early only where its credential is refused."""
+        channel = self._channels[name]
+        await supervise(name, partial(channel.run, accept), self._clock)
+        self._off.add(name)
+
+    def health(self) -> dict[str, ChannelHealth]:
+        """How each channel is."""
+        return {name: channel.health for name, channel in self._channels.items()}
+
+    def faults(self) -> dict[str, str]:
+        """Channels that are not connected, and why."""
+        return {
+            name: health.reason or health.state.value
+            for name, health in self.health().items()
+            if health.state is not ChannelState.CONNECTED
+        }
+
+    async def private_chat(self, channel: str, user_id: str) -> Address | None:
+        """The private chat with a user, or None where the platform knows none."""
+        if channel not in self._channels:
+            return None
+        try:
+            chat_id = await self._channels[channel].open_private_chat(user_id)
+        except ChannelError as error:
+            log.warning("private_chat_unknown", channel=channel, reason=str(error))
+            return None
+        return Address(channel=channel, chat_id=chat_id)
+
+    # -- delivering ----------------------------------------------------------------------------------------------
+    def offer(self, parcel: Parcel) -> None:
+        """Take a committed message; it is sent when those before it in its chat are."""
+        if self._group is None:
+            self._early.append(parcel)
+            return
+        address = parcel.message.address
+        chat = (address.channel, address.chat_id)
+        if chat in self._queues:
+            self._queues[chat].append(parcel)
+            return
+        self._queues[chat] = deque((parcel,))
+        self._empty.clear()
+        self._group.create_task(self._serve_chat(chat))
+
+    async def deliver(self) -> None:
+        """Send until cancelled, beginning with what earlier processes left."""
+        left = await self._store.read(outbox.unfinished)
+        async with asyncio.TaskGroup() as group:
+            self._group = group
+            known = {parcel.number for parcel in left}
+            try:
+                for parcel in (*left, *(parcel for parcel in self._early if parcel.number not in known)):
+                    self.offer(parcel)
+                self._early.clear()
+                await asyncio.Event().wait()  # until cancelled
+            finally:
+                self._group = None
+
+    async def flush(self, grace: timedelta) -> None:
+        """Wait until everything is sent, at most `grace`; the rest stays in the outbox for the next start."""
+        try:
+            async with asyncio.timeout(grace.total_seconds()):
+                await self._empty.wait()
+        except TimeoutError:
+            log.warning("messages_left_for_next_start", chats=len(self._queues))
+
+    async def _serve_chat(self, chat: _Chat) -> None:
+        queue = self._queues[chat]
+        try:
+            while queue:
+                await self._bring(queue[0])
+                queue.popleft()
+        finally:
+            del self._queues[chat]
+            if not self._queues:
+                self._empty.set()
+
+    async def _bring(self, parcel: Parcel) -> None:
+        """Send one message, however often it takes. What cannot be sent now by anybody stays pending in its row."""
+        channel = self._channels.get(parcel.message.address.channel)
+        if channel is None or channel.name in self._off:
+            return
+        wait = FIRST_WAIT
+        while True:
+            try:
+                if parcel.not_before is not None and (left := parcel.not_before - self._clock.now()) > timedelta(0):
+                    await self._clock.sleep(left)
+                if parcel.state is SendState.SENDING and not await self._may_send_again(channel, parcel):
+                    return
+                verdict = await self._try(channel, parcel)
+            except StoreError as error:
+                log.error("store_unavailable", reason=str(error))
+                await self._clock.sleep(wait)
+                wait = min(wait * 2, LONGEST_WAIT)
+                continue
+            match verdict:
+                case Parcel():
+                    parcel = verdict
+                case _Done():
+                    return
+
+    async def _may_send_again(self, channel: Channel, parcel: Parcel) -> bool:
+        """Settle a message whose sending a crash cut off."""
+        verdict = await channel.settle(parcel.message, _Delivery(self._store, parcel))
+        log.warning("send_was_cut_off", channel=channel.name, verdict=verdict.value, message_id=str(parcel.message.id))
+        match verdict:
+            case Uncertain.RESEND:
+                return True
+            case Uncertain.SENT:
+                await self._finish(parcel, SendState.SENT, parcel.sent)
+            case Uncertain.SKIP:
+                await self._finish(parcel, SendState.SKIPPED, parcel.sent, "cut off by a crash; not sent again")
+        return False
+
+    async def _try(self, channel: Channel, parcel: Parcel) -> Parcel | _Done:
+        """One try: done, or the parcel as it stands for the next one."""
+        parcel = replace(parcel, state=SendState.SENDING, attempts=parcel.attempts + 1)
+        await self._store.write(lambda tx: outbox.mark(tx, parcel, SendState.SENDING))
+        delivery = _Delivery(self._store, parcel)
+        try:
+            platform_id = await channel.send(parcel.message, delivery)
+        except Rejected as error:
+            log.warning("message_rejected", channel=channel.name, reason=error.reason)
+            await self._finish(parcel, SendState.FAILED, delivery.sent, error.reason)
+            return _Done()
+        except Migrated as error:
+            return await self._move(replace(parcel, sent=delivery.sent), error)
+        except RateLimited as error:
+            log.warning("rate_limited", channel=channel.name, retry_s=error.retry_after.total_seconds())
+            return await self._later(replace(parcel, sent=delivery.sent), error.retry_after)
+        except Unauthorized as error:
+            log.error("channel_off", service=channel.name, cure=error.cure)
+            self._off.add(channel.name)
+            await self._later(replace(parcel, sent=delivery.sent), timedelta(0))
+            return _Done()
+        except Unavailable as error:
+            log.warning("send_failed", channel=channel.name, reason=error.reason, attempt=parcel.attempts)
+            if parcel.attempts >= GIVE_UP_AFTER:
+                await self._finish(parcel, SendState.FAILED, delivery.sent, error.reason)
+                return _Done()
+            return await self._again(channel, replace(parcel, sent=delivery.sent), error)
+        await self._finish(parcel, SendState.SENT, (*delivery.sent, platform_id))
+        return _Done()
+
+    async def _again(self, channel: Channel, parcel: Parcel, error: Unavailable) -> Parcel | _Done:
+        """After a fault of the platform. Where the message may have arrived, it is looked up if that can be done."""
+        if error.maybe_sent and await channel.settle(parcel.message, _Delivery(self._store, parcel)) is Uncertain.SENT:
+            await self._finish(parcel, SendState.SENT, parcel.sent)
+            return _Done()
+        wait: timedelta = min(FIRST_WAIT * 2 ** min(parcel.attempts - 1, 10), LONGEST_WAIT)
+        return await self._later(parcel, wait)
+
+    async def _later(self, parcel: Parcel, wait: timedelta) -> Parcel:
+        due = self._clock.now() + wait
+        await self._store.write(lambda tx: outbox.mark(tx, parcel, SendState.PENDING, not_before=due))
+        return replace(parcel, state=SendState.PENDING, not_before=due)
+
+    async def _move(self, parcel: Parcel, error: Migrated) -> Parcel:
+        """The chat has a new id: everything of it moves there, this message first."""
+        address = parcel.message.address.model_copy(update={"chat_id": error.new_chat_id})
+        moved = replace(parcel, message=parcel.message.model_copy(update={"address": address}), state=SendState.PENDING)
+
+        def move(tx: Transaction) -> int:
+            outbox.replace(tx, parcel, moved.message)
+            outbox.mark(tx, moved, SendState.PENDING)
+            return conversations.move_chat(tx, error.channel, error.old_chat_id, error.new_chat_id)
+
+        threads = await self._store.write(move)
+        log.info("chat_migrated", channel=error.channel, threads=threads)
+        return moved
+
+    async def _finish(self, parcel: Parcel, state: SendState, sent: tuple[str, ...], error: str | None = None) -> None:
+        now = self._clock.now()
+        self.counts[state.value] += 1
+        await self._store.write(lambda tx: outbox.finish(tx, parcel, state, sent, now, error))
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """The message needs no more tries."""
+
+
+class _Delivery:
+    """`channels.base.Delivery` on the outbox row."""
+
+    def __init__(self, store: Store, parcel: Parcel) -> None:
+        self._store = store
+        self._parcel = parcel
+
+    @property
+    def sent(self) -> tuple[str, ...]:
+        return self._parcel.sent
+
+    async def record(self, platform_id: str) -> None:
+        self._parcel = parcel = replace(self._parcel, sent=(*self._parcel.sent, platform_id))
+        await self._store.write(lambda tx: outbox.mark(tx, parcel, SendState.SENDING))

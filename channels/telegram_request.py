@@ -1,0 +1,118 @@
+"""python-telegram-bot's requests on aiohttp: its own httpx transport collapses under a burst of sends.
+
+Nothing raised here names the address of a request, because it holds the token.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+
+import aiohttp
+from telegram.error import NetworkError, TelegramError
+from telegram.request import BaseRequest, RequestData
+
+_TIMEOUT = 20.0
+_CONNECT_TIMEOUT = 10.0
+_POOL_TIMEOUT = 60.0
+_CONNECTIONS = 64
+_FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+
+
+class NeverSent(NetworkError):
+    """There was no connection, so Telegram has not got the request."""
+
+
+class ServerFault(NetworkError):
+    """Telegram answered that it has a fault of its own. `refused`: it said so itself, not a gateway in front of it."""
+
+    def __init__(self, status: int, *, refused: bool) -> None:
+        super().__init__(f"HTTP status {status}")
+        self.refused = refused
+
+
+class FloodWait(TelegramError):
+    """Telegram asks to wait. (The library's own class warns about its own change of type whenever one is made.)"""
+
+    def __init__(self, wait: timedelta) -> None:
+        super().__init__(f"flood control, {wait.total_seconds():.0f} s")
+        self.wait = wait
+
+
+class AiohttpRequest(BaseRequest):
+    """A pool of connections that stay open. Usable between `initialize` and `shutdown`, more than once."""
+
+    def __init__(self) -> None:
+        self._session: aiohttp.ClientSession | None = None
+
+    @property
+    def read_timeout(self) -> float:
+        return _TIMEOUT
+
+    async def initialize(self) -> None:
+        connector = aiohttp.TCPConnector(limit=_CONNECTIONS, ttl_dns_cache=300)
+        self._session = aiohttp.ClientSession(connector=connector, headers={"User-Agent": self.USER_AGENT})
+
+    async def shutdown(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    async def do_request(
+        self,
+        url: str,
+        method: str,
+        request_data: RequestData | None = None,
+        read_timeout: object = BaseRequest.DEFAULT_NONE,
+        write_timeout: object = BaseRequest.DEFAULT_NONE,
+        connect_timeout: object = BaseRequest.DEFAULT_NONE,
+        pool_timeout: object = BaseRequest.DEFAULT_NONE,
+    ) -> tuple[int, bytes]:
+        """The status and body of the answer. Files are not sent this way, so `write_timeout` has no meaning here."""
+        if self._session is None:
+            raise NeverSent("not connected")
+        timeout = aiohttp.ClientTimeout(
+            connect=_seconds(pool_timeout, _POOL_TIMEOUT),
+            sock_connect=_seconds(connect_timeout, _CONNECT_TIMEOUT),
+            sock_read=_seconds(read_timeout, _TIMEOUT),
+        )
+        body = request_data.url_encoded_parameters().encode() if request_data else None
+        try:
+            async with self._session.request(method, url, data=body, headers=_FORM, timeout=timeout) as answer:
+                status, payload = answer.status, await answer.read()
+        # Without the causes: their texts may hold the address.
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+            raise NeverSent(type(error).__name__) from None
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise NetworkError(type(error).__name__) from None
+        if status == 429:
+            raise FloodWait(_asked_wait(payload))
+        if status >= 500:
+            raise ServerFault(status, refused=_object(payload).get("ok") is False)
+        return status, payload
+
+    @staticmethod
+    def parse_json_payload(payload: bytes) -> dict[str, object]:
+        """The JSON object of an answer; unlike the library's, a broken one is not logged."""
+        found = _object(payload)
+        if not found:
+            raise TelegramError("the answer is no JSON object")
+        return found
+
+
+def _seconds(value: object, default: float) -> float:
+    return float(value) if isinstance(value, int | float) else default
+
+
+def _object(payload: bytes) -> dict[str, object]:
+    try:
+        found = json.loads(payload)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _asked_wait(payload: bytes) -> timedelta:
+    parameters = _object(payload).get("parameters")
+    seconds = parameters.get("retry_after") if isinstance(parameters, dict) else None
+    return timedelta(seconds=seconds if isinstance(seconds, int | float) and seconds > 0 else 1)

@@ -1,0 +1,38 @@
+"""Settings that are accepted although what they steer does not exist yet, so that the start can say so."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from config.settings import BusyMode, Settings
+
+NOT_BUILT_YET: Final = frozenset(
+    {
+        "AGENT_MAX_PARALLEL_JOBS",
+        "DATABASE_URL",
+        "LLM_FALLBACK",
+        "MEMORY_HYGIENE_CADENCE_HOURS",
+        "MEMORY_HYGIENE_CONVERSATION_RETENTION_DAYS",
+        "MEMORY_HYGIENE_DAILY_RETENTION_DAYS",
+        "MEMORY_HYGIENE_ENABLED",
+        "ROUTINES_CRON_INTERVAL",
+        "ROUTINES_DEFAULT_COOLDOWN",
+        "ROUTINES_ENABLED",
+        "ROUTINES_LIGHTWEIGHT_MAX_ITERATIONS",
+        "ROUTINES_LIGHTWEIGHT_TOOLS",
+        "ROUTINES_MAX_CONCURRENT",
+        "ROUTINES_MAX_TOKENS",
+        "SECRETS_MASTER_KEY",
+        "SKILLS_MAX_ACTIVE",
+        "SKILLS_MAX_CONTEXT_TOKENS",
+        "WEBHOOK_SECRET",
+    }
+)
+
+
+def without_effect(settings: Settings) -> tuple[str, ...]:
+    """The settings that were set and do nothing yet, in alphabetical order."""
+    names = settings.set_names & NOT_BUILT_YET
+    if settings.agent.busy_mode is not BusyMode.QUEUE:
+        names |= {"AGENT_BUSY_MODE"}
+    return tuple(sorted(names))

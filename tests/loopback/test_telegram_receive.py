@@ -1,0 +1,407 @@
+"""Telegram's updates, through the real library over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+import pytest
+import structlog
+from pydantic import SecretStr
+
+from channels.base import Accepted, ChannelHealth, ChannelState
+from channels.errors import Unauthorized
+from channels.message import IncomingMessage
+from channels.settings import GroupTrigger, TelegramMode, TelegramSettings
+from channels.telegram import TelegramChannel
+from tests.support.fake_telegram import CONFLICT, TOKEN, FakeTelegram, LeapingClock, Refusal, flood
+
+SECRET = "hook-secret"
+
+
+class Inbox:
+    """Accepts messages; `fail` makes it raise for some."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self.messages: list[IncomingMessage] = []
+        self.fail: Callable[[IncomingMessage], bool] = lambda _: False
+        self.before: Callable[[IncomingMessage], Awaitable[None]] | None = None
+        self.note: str | None = None
+        self._changed = asyncio.Condition()
+
+    async def accept(self, message: IncomingMessage) -> Accepted:
+        if self.before is not None:
+            await self.before(message)
+        if self.fail(message):
+            raise ConnectionError("the store is away")
+        async with self._changed:
+            self.messages.append(message)
+            self.texts.append(message.text)
+            self._changed.notify_all()
+        return Accepted(note=self.note)
+
+    async def wait_for(self, count: int) -> None:
+        async with asyncio.timeout(10), self._changed:
+            await self._changed.wait_for(lambda: len(self.texts) >= count)
+
+
+def settings(fake: FakeTelegram, **more: Any) -> TelegramSettings:
+    return TelegramSettings(bot_token=SecretStr(TOKEN), api_base_url=fake.base_url, **more)
+
+
+@asynccontextmanager
+async def running(channel: TelegramChannel, inbox: Inbox) -> AsyncIterator[None]:
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(channel.run(inbox.accept))
+        yield
+        task.cancel()
+
+
+@pytest.fixture
+async def fake() -> AsyncIterator[FakeTelegram]:
+    async with FakeTelegram() as server:
+        yield server
+
+
+@pytest.fixture
+def clock() -> LeapingClock:
+    return LeapingClock()
+
+
+@pytest.fixture
+def inbox() -> Inbox:
+    return Inbox()
+
+
+async def test_offset_moves_only_after_the_message_was_accepted(fake: FakeTelegram, inbox: Inbox) -> None:
+    reached, go = asyncio.Event(), asyncio.Event()
+
+    async def pause(_: IncomingMessage) -> None:
+        reached.set()
+        await go.wait()
+
+    inbox.before = pause
+    update = fake.said("hello")
+    async with running(TelegramChannel(settings(fake)), inbox):
+        await fake.push(update)
+        await reached.wait()
+
+        assert fake.offsets == [0]
+
+        go.set()
+        await fake.wait(lambda: fake.offsets[-1] == update["update_id"] + 1)
+    assert inbox.texts == ["hello"]
+
+
+async def test_message_that_could_not_be_stored_comes_again(
+    fake: FakeTelegram, inbox: Inbox, clock: LeapingClock
+) -> None:
+    channel = TelegramChannel(settings(fake), clock=clock)
+    states: list[ChannelHealth] = []
+
+    def fail_twice(_: IncomingMessage) -> bool:
+        states.append(channel.health)
+        return len(states) <= 2
+
+    inbox.fail = fail_twice
+    await fake.push(fake.said("first"), fake.said("second"))
+    async with running(channel, inbox):
+        await inbox.wait_for(2)
+
+    assert inbox.texts == ["first", "second"]
+    assert len(clock.slept) == 2
+
+
+async def test_update_that_never_can_be_accepted_does_not_block_others(
+    fake: FakeTelegram, inbox: Inbox, clock: LeapingClock
+) -> None:
+    inbox.fail = lambda message: message.text == "poison"
+    async with running(TelegramChannel(settings(fake), clock=clock), inbox):
+        await fake.push(fake.said("poison", chat_id=1), fake.said("good", chat_id=2))
+        await inbox.wait_for(1)
+        for number in range(2, 4):
+            await fake.push(fake.said(f"good {number}", chat_id=2))
+            await inbox.wait_for(number)
+        last = fake.said("after", chat_id=1)
+        await fake.push(last)
+        await inbox.wait_for(4)
+        await fake.wait(lambda: fake.offsets[-1] == last["update_id"] + 1)
+
+    assert inbox.texts == ["good", "good 2", "good 3", "after"]
+
+
+async def test_store_outage_loses_no_message(fake: FakeTelegram, inbox: Inbox, clock: LeapingClock) -> None:
+    inbox.fail = lambda _: len(clock.slept) < 12
+    await fake.push(fake.said("one", chat_id=1), fake.said("two", chat_id=2))
+    async with running(TelegramChannel(settings(fake), clock=clock), inbox):
+        await inbox.wait_for(2)
+
+    assert sorted(inbox.texts) == ["one", "two"]
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"message": None},
+        {"message": {"message_id": "x", "from": {"id": 1, "is_bot": False}, "chat": {"id": 7}, "text": "?", "date": 1}},
+        {"message": {"message_id": 1, "from": {"id": 1, "is_bot": False}, "chat": {"id": 7}, "text": ["?"], "date": 1}},
+        {"message": {"message_id": 1, "from": {"id": 1, "is_bot": False}, "chat": [], "text": "x", "date": 10**20}},
+        {
+            "message": {
+                "message_id": 1,
+                "from": {"id": 1, "is_bot": False},
+                "chat": {"id": 7},
+                "text": "x",
+                "date": 10**30,
+            }
+        },
+        {"callback_query": 5},
+    ],
+)
+async def test_broken_update_takes_no_neighbour_with_it(
+    fake: FakeTelegram, inbox: Inbox, broken: dict[str, Any]
+) -> None:
+    first, middle, last = fake.said("first"), fake.update(**broken), fake.said("last")
+    await fake.push(first, middle, last)
+    async with running(TelegramChannel(settings(fake)), inbox):
+        await fake.wait(lambda: fake.offsets[-1:] == [last["update_id"] + 1])
+
+    assert inbox.texts == ["first", "last"]
+
+
+async def test_messages_of_a_chat_stay_in_order_while_chats_do_not_wait_for_each_other(
+    fake: FakeTelegram, inbox: Inbox
+) -> None:
+    go = asyncio.Event()
+
+    async def hold_slow(message: IncomingMessage) -> None:
+        if message.text == "slow 1":
+            await go.wait()
+
+    inbox.before = hold_slow
+    await fake.push(fake.said("slow 1", chat_id=1), fake.said("slow 2", chat_id=1), fake.said("quick", chat_id=2))
+    async with running(TelegramChannel(settings(fake)), inbox):
+        await inbox.wait_for(1)
+        go.set()
+        await inbox.wait_for(3)
+
+    assert inbox.texts == ["quick", "slow 1", "slow 2"]
+
+
+async def test_conflict_is_waited_out_and_shown(fake: FakeTelegram, inbox: Inbox) -> None:
+    seen: list[ChannelHealth] = []
+
+    class WatchingClock(LeapingClock):
+        async def sleep(self, duration: timedelta) -> None:
+            seen.append(channel.health)
+            await super().sleep(duration)
+
+    clock = WatchingClock()
+    channel = TelegramChannel(settings(fake), clock=clock)
+    fake.refuse("getUpdates", CONFLICT, CONFLICT, CONFLICT, CONFLICT)
+    await fake.push(fake.said("still here"))
+    async with running(channel, inbox):
+        await inbox.wait_for(1)
+        assert channel.health.state is ChannelState.CONNECTED
+
+    assert {health.state for health in seen} == {ChannelState.DEGRADED}
+    assert all("conflict" in health.reason for health in seen)
+    assert clock.slept == sorted(clock.slept)
+    assert len(clock.slept) == 4
+
+
+async def test_flood_wait_of_polling_is_kept(fake: FakeTelegram, inbox: Inbox, clock: LeapingClock) -> None:
+    fake.refuse("getUpdates", flood(17))
+    await fake.push(fake.said("later"))
+    async with running(TelegramChannel(settings(fake), clock=clock), inbox):
+        await inbox.wait_for(1)
+
+    assert clock.slept == [timedelta(seconds=17)]
+
+
+async def test_network_faults_are_waited_out(fake: FakeTelegram, inbox: Inbox, clock: LeapingClock) -> None:
+    fake.refuse("getMe", Refusal(502, "Bad Gateway"))
+    fake.refuse("getUpdates", Refusal(0, "cut"), Refusal(500, "Internal Server Error"))
+    await fake.push(fake.said("hello"))
+    async with running(TelegramChannel(settings(fake), clock=clock), inbox):
+        await inbox.wait_for(1)
+
+    assert len(clock.slept) == 3
+
+
+async def test_webhook_of_an_earlier_installation_is_removed_without_dropping_updates(
+    fake: FakeTelegram, inbox: Inbox, clock: LeapingClock
+) -> None:
+    fake.webhook = {"url": "https://old.example"}
+    await fake.push(fake.said("waiting"))
+    async with running(TelegramChannel(settings(fake), clock=clock), inbox):
+        await inbox.wait_for(1)
+
+    assert fake.made("deleteWebhook") == [{}]
+
+
+@pytest.mark.parametrize("status", [401, 404])
+async def test_refused_token_is_final_and_wakes_waiting_senders(status: int, fake: FakeTelegram, inbox: Inbox) -> None:
+    channel = TelegramChannel(settings(fake))
+    fake.refuse("getMe", Refusal(status, "no"))
+
+    with pytest.raises(Unauthorized):
+        await channel.run(inbox.accept)
+
+    assert channel.health.state is ChannelState.OFF
+    assert "TELEGRAM_BOT_TOKEN" in channel.health.reason
+
+
+async def test_menu_is_registered_and_its_failure_is_no_obstacle(fake: FakeTelegram, inbox: Inbox) -> None:
+    fake.refuse("setMyCommands", Refusal(400, "Bad Request: BOT_COMMAND_INVALID"))
+    await fake.push(fake.said("hello"))
+    async with running(TelegramChannel(settings(fake), commands=(("help", "What I can do"),)), inbox):
+        await inbox.wait_for(1)
+
+    assert fake.tried("setMyCommands") == [{"commands": [{"command": "help", "description": "What I can do"}]}]
+
+
+async def test_pressed_button_answers_its_approval_and_is_acknowledged(fake: FakeTelegram, inbox: Inbox) -> None:
+    approval = str(uuid4())
+    inbox.note = "Approved"
+    await fake.push(fake.pressed(f"apr:{approval}:a", message_id=55, query="q9"))
+    async with running(TelegramChannel(settings(fake)), inbox):
+        await fake.wait(lambda: bool(fake.tried("answerCallbackQuery")))
+
+    (message,) = inbox.messages
+    assert json.loads(message.text) == {"ExecApproval": {"request_id": approval, "approved": True, "always": True}}
+    assert message.metadata.structured
+    assert message.metadata.answers_approval == approval
+    assert message.message_id == "callback:q9"
+    assert fake.made("answerCallbackQuery") == [{"callback_query_id": "q9", "text": "Approved"}]
+
+
+async def test_every_button_is_acknowledged_also_stale_and_foreign_ones(fake: FakeTelegram, inbox: Inbox) -> None:
+    await fake.push(
+        fake.pressed("something:else", query="foreign"), fake.pressed("apr:x:y", query="stale"), fake.said("next")
+    )
+    fake.buttons.discard("stale")
+    async with running(TelegramChannel(settings(fake)), inbox):
+        await fake.wait(lambda: len(fake.tried("answerCallbackQuery")) == 2)
+        await inbox.wait_for(1)
+
+    assert inbox.texts == ["next"]
+
+
+async def test_album_is_one_message_also_if_it_arrives_in_pieces(
+    fake: FakeTelegram, inbox: Inbox, clock: LeapingClock
+) -> None:
+    def picture(number: int, caption: str | None, **more: Any) -> dict[str, Any]:
+        photo = [{"file_id": f"f{number}", "file_unique_id": f"u{number}", "file_size": 9, "width": 1, "height": 1}]
+        return fake.said(None, chat_id=-5, media_group_id="g", photo=photo, caption=caption, **more)
+
+    mention = [{"type": "mention", "offset": 0, "length": 8}]
+    first, second = picture(1, "one"), picture(2, None)
+    third = picture(3, "@our_bot three", caption_entities=mention)
+
+    class ArrivingClock(LeapingClock):
+        async def sleep(self, duration: timedelta) -> None:
+            if third not in fake.updates:
+                await fake.push(second, third)
+            await super().sleep(duration)
+
+    await fake.push(first)
+    async with running(TelegramChannel(settings(fake), clock=ArrivingClock()), inbox):
+        await inbox.wait_for(1)
+        await fake.wait(lambda: fake.offsets[-1] == third["update_id"] + 1)
+
+    (message,) = inbox.messages
+    assert message.text == "[1] one\n[3] three"
+    assert [attachment.source for attachment in message.attachments] == ["f1", "f2", "f3"]
+    assert message.metadata.addressed_to_bot
+
+
+async def test_edits_start_nothing_and_are_logged(fake: FakeTelegram, inbox: Inbox) -> None:
+    update = fake.said("/new")
+    edit = fake.update(edited_message=update["message"] | {"edit_date": 1_772_000_005})
+    with structlog.testing.capture_logs() as logs:
+        await fake.push(update, edit)
+        async with running(TelegramChannel(settings(fake)), inbox):
+            await fake.wait(lambda: fake.offsets[-1:] == [edit["update_id"] + 1])
+
+    assert inbox.texts == ["/new"]
+    assert any(entry["event"] == "edit_ignored" for entry in logs)
+
+
+async def test_privacy_mode_is_said_where_all_messages_are_expected(inbox: Inbox) -> None:
+    async with FakeTelegram(reads_all=False) as fake:
+        channel = TelegramChannel(settings(fake, group_trigger=GroupTrigger.ALL))
+        async with running(channel, inbox):
+            await fake.wait(lambda: bool(fake.offsets))
+
+            assert "/setprivacy" in channel.health.reason
+
+
+@asynccontextmanager
+async def with_webhook(fake: FakeTelegram, inbox: Inbox) -> AsyncIterator[TelegramChannel]:
+    channel = TelegramChannel(
+        settings(
+            fake,
+            mode=TelegramMode.WEBHOOK,
+            webhook_url="https://bot.example/telegram/hook",
+            webhook_secret=SecretStr(SECRET),
+        )
+    )
+    async with running(channel, inbox):
+        await fake.wait(lambda: bool(fake.webhook))
+        yield channel
+
+
+async def test_webhook_is_registered_with_its_secret(fake: FakeTelegram, inbox: Inbox) -> None:
+    fake.refuse("setWebhook", Refusal(409, "Conflict: terminated by setWebhook request"))
+    async with with_webhook(fake, inbox) as channel:
+        assert channel.webhook_path == "/telegram/hook"
+
+    assert fake.webhook["url"] == "https://bot.example/telegram/hook"
+    assert fake.webhook["secret_token"] == SECRET
+    assert fake.webhook["allowed_updates"] == ["message", "edited_message", "callback_query"]
+
+
+@pytest.mark.parametrize("secret", [None, "", "wrong", "\udcff"])
+async def test_webhook_refuses_wrong_secrets(secret: str | None, fake: FakeTelegram, inbox: Inbox) -> None:
+    async with with_webhook(fake, inbox) as channel:
+        assert await channel.handle_webhook(json.dumps(fake.said("hi")).encode(), secret) == 401
+
+    assert inbox.texts == []
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"{}", b"\xff", b'{"update_id": "x"}'])
+async def test_webhook_refuses_what_is_no_update(body: bytes, fake: FakeTelegram, inbox: Inbox) -> None:
+    async with with_webhook(fake, inbox) as channel:
+        assert await channel.handle_webhook(body, SECRET) == 400
+
+
+async def test_webhook_confirms_after_accepting(fake: FakeTelegram, inbox: Inbox) -> None:
+    async with with_webhook(fake, inbox) as channel:
+        assert await channel.handle_webhook(json.dumps(fake.said("hi")).encode(), SECRET) == 200
+        assert await channel.handle_webhook(json.dumps(fake.update(message=3)).encode(), SECRET) == 200
+        inbox.fail = lambda _: True
+        with pytest.raises(ConnectionError):
+            await channel.handle_webhook(json.dumps(fake.said("lost?")).encode(), SECRET)
+
+    assert inbox.texts == ["hi"]
+
+
+async def test_token_appears_in_no_log_and_no_error(
+    fake: FakeTelegram, inbox: Inbox, clock: LeapingClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    channel = TelegramChannel(settings(fake), clock=clock)
+    fake.refuse("getMe", Refusal(0, "cut"), Refusal(502, "Bad Gateway"), Refusal(401, "Unauthorized"))
+    with structlog.testing.capture_logs() as logs, pytest.raises(Unauthorized) as caught:
+        await channel.run(inbox.accept)
+
+    told = [str(caught.getrepr(style="long", chain=True)), repr(logs), caplog.text, repr(channel.health)]
+    assert not any(TOKEN.split(":")[1] in text for text in told)

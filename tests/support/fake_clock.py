@@ -1,0 +1,38 @@
+"""A clock that stands until a test moves it."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime, timedelta
+
+from tests.support.builders import NOON
+
+
+class FakeClock:
+    """Satisfies `Clock`. Sleepers wake, in the order of their due times, when `advance` passes them."""
+
+    def __init__(self, now: datetime = NOON) -> None:
+        self._now = now
+        self._sleepers: list[tuple[datetime, asyncio.Event]] = []
+
+    def now(self) -> datetime:
+        return self._now
+
+    async def sleep(self, duration: timedelta) -> None:
+        due = self._now + duration
+        if due <= self._now:
+            await asyncio.sleep(0)
+            return
+        event = asyncio.Event()
+        self._sleepers.append((due, event))
+        try:
+            await event.wait()
+        finally:
+            self._sleepers = [sleeper for sleeper in self._sleepers if sleeper[1] is not event]
+
+    def advance(self, duration: timedelta) -> None:
+        """Move on by `duration` and wake whoever is due."""
+        self._now += duration
+        for due, event in sorted(self._sleepers, key=lambda sleeper: sleeper[0]):
+            if due <= self._now:
+                event.set()
