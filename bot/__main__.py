@@ -7,7 +7,7 @@ def main() -> None:
     """Run the command line."""
     from bot.cli import commands
 
-    commands()
+    commands(prog_name="optimclaw")
 
 
 if __name__ == "__main__":

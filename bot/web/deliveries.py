@@ -69,6 +69,7 @@ def serve(route: DeliveryRoute) -> Callable[[web.Request], Awaitable[web.StreamR
                 answer = await route.handle(body, request.headers)
         except TimeoutError as error:
             raise Refused(503, "busy", "Deliver this again later.", {"Retry-After": "5"}) from error
-        return web.Response(status=answer.status, text=answer.text, content_type=answer.content_type)
+        headers = {"Content-Type": answer.content_type}  # may name a charset, which `content_type=` refuses
+        return web.Response(status=answer.status, body=answer.text.encode(), headers=headers)
 
     return handler

@@ -1,4 +1,4 @@
-"""Invented secrets, one for each rule, put together at run time so that no scanner of this repository takes them for real."""
+"""Invented secrets, one for each rule, put together at run time so that no scanner takes them for real ones."""
 
 from __future__ import annotations
 

@@ -106,8 +106,10 @@ def test_a_known_value_is_hidden_in_any_of_its_forms(form: str) -> None:
     shown = detector.redact(f"here: {form}!")
 
     assert REDACTED in shown
-    assert len(shown) < len(f"here: {form}!") or len(form) < 20
-    assert OWN not in base64.b64decode(shown, validate=False).decode(errors="ignore")
+    rest = (
+        shown.removeprefix("here: ").removesuffix("!").removesuffix(".txt").removeprefix("file-").replace(REDACTED, "")
+    )
+    assert len(rest) <= len(form) - len(OWN)  # what is left is what stood around the value
 
 
 def test_values_too_short_to_be_secrets_are_not_masked() -> None:
