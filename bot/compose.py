@@ -48,6 +48,7 @@ from channels.settings import AccessSettings
 from channels.web import OPERATOR_ID, EventHub, WebChannel
 from config.settings import Settings
 
+MakeProvider = Callable[[Settings, str | None], LLMProvider]
 OPERATORS_OWN = AccessPolicy(everyone_is_operator=True)
 
 
@@ -88,8 +89,9 @@ def build_core(
     steps: Mapping[str, StepSurface],
     quit_bot: Callable[[], None],
     clock: Clock | None = None,
+    make_provider: MakeProvider | None = None,
 ) -> Core:
-    """Wire everything up for these channels."""
+    """Wire everything up for these channels. `clock` and `make_provider` take the place of the real ones."""
     clock = clock or SystemClock()
     gateway = Gateway(channels, store, clock)
     live = Live()
@@ -104,8 +106,10 @@ def build_core(
     guard = CostGuard(
         Limits(settings.limits.max_cost_per_day_cents, settings.limits.max_actions_per_hour), StoreLedger(store), clock
     )
-    llm = _provider(settings, settings.llm.model, guard, clock)
-    cheap = _provider(settings, settings.llm.cheap_model, guard, clock) if settings.llm.cheap_model else llm
+    make = make_provider or build_provider
+    llm = _guarded(make(settings, settings.llm.model), settings, guard, clock)
+    cheap_model = settings.llm.cheap_model
+    cheap = _guarded(make(settings, cheap_model), settings, guard, clock) if cheap_model else llm
     workspace = FolderWorkspace(settings.workspace, clock)
     identity = Identity(workspace, clock)
     archive = OutputArchive(store, clock)
@@ -248,8 +252,9 @@ def build_provider(settings: Settings, model: str | None) -> LLMProvider:
     return provider
 
 
-def _provider(settings: Settings, model: str | None, guard: CostGuard, clock: Clock) -> LLMProvider:
-    metered = MeteredProvider(build_provider(settings, model), guard)
+def _guarded(provider: LLMProvider, settings: Settings, guard: CostGuard, clock: Clock) -> LLMProvider:
+    """Every call is allowed and paid for, each try of it alone."""
+    metered = MeteredProvider(provider, guard)
     return RetryingProvider(metered, clock, random.SystemRandom(), settings.llm.max_retries)
 
 

@@ -80,6 +80,11 @@ class Gateway:
         return Address(channel=channel, chat_id=chat_id)
 
     # -- delivering ----------------------------------------------------------------------------------------------
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is on its way."""
+        return not self._queues and not self._early
+
     def offer(self, parcel: Parcel) -> None:
         """Take a committed message; it is sent when those before it in its chat are."""
         if self._group is None:

@@ -1,8 +1,8 @@
 """The bundled small model: runs in this process, needs no account, and is no agent.
 
-SmolLM2-135M chats in simple English and cannot use tools: given tool definitions it writes gibberish. So it sees a short
-instruction and the last few texts only. Measured on two free cores: 0.4 s to load, 0.4 s to a first answer, 15 to 68
-tokens a second, about 150 MiB.
+SmolLM2-135M chats in simple English and cannot use tools: given tool definitions it writes gibberish. So it sees a
+short instruction and the last few texts only. Measured on two free cores: 0.4 s to load, 0.4 s to a first answer, 15 to
+68 tokens a second, about 150 MiB.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import secrets
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from importlib.metadata import PackageNotFoundError, files
 from itertools import takewhile
@@ -34,11 +35,11 @@ _CONTEXT_TOKENS = 2048
 _LONGEST_ANSWER_TOKENS = 256
 _MESSAGES_SHOWN = 6
 _CHARACTERS_SHOWN = 3000  # of all texts together; English has about four to a token
-_SYSTEM = "You are a helpful, friendly assistant. Answer in a few short and simple sentences."
+_SYSTEM = "You are a helpful assistant."  # anything longer makes its answers worse
 
 
 class LocalProvider:
-    """Answers with the small model, one call at a time, in a thread of its own. Loads at `warm_up` or the first call."""
+    """Answers with the small model, one call at a time, in its own thread. Loads at `warm_up` or the first call."""
 
     def __init__(self, settings: LocalSettings, *, model: str | None, timeout: timedelta) -> None:
         self._model = model or DEFAULT_MODEL
@@ -94,7 +95,8 @@ class LocalProvider:
             raise TransientError("the local model was too slow") from error
         finally:
             stop.set()
-        return collector.completion(request.messages, self._model)
+        # The server names the model by its path on this machine.
+        return replace(collector.completion(request.messages, self._model), model=self._model)
 
     async def list_models(self) -> tuple[str, ...]:
         return (DEFAULT_MODEL,)
@@ -166,8 +168,9 @@ def _payload(request: CompletionRequest) -> dict[str, Any]:
     return {
         "messages": [{"role": "system", "content": _SYSTEM}, *_last_texts(request.messages)],
         "max_tokens": min(request.max_tokens, _LONGEST_ANSWER_TOKENS),
-        # A model this small rambles at the temperatures that suit large ones.
-        "temperature": min(request.temperature, 0.3),
+        # A model this small rambles at the temperatures that suit large ones, and repeats itself without a penalty.
+        "temperature": min(request.temperature, 0.2),
+        "repeat_penalty": 1.05,
         "stream": True,
         "stream_options": {"include_usage": True},
     }

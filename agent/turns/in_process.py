@@ -28,6 +28,11 @@ class InProcessEngine:
         self._idle = asyncio.Event()
         self._idle.set()
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether every lane rests."""
+        return not self._again and not self._early
+
     def wake(self, thread: ThreadId, lane: Lane) -> None:
         key = (thread, lane)
         if self._draining:

@@ -13,6 +13,7 @@ class FakeClock:
 
     def __init__(self, now: datetime = NOON) -> None:
         self._now = now
+        self._slept = asyncio.Event()
         self._sleepers: list[tuple[datetime, asyncio.Event]] = []
 
     def now(self) -> datetime:
@@ -25,10 +26,17 @@ class FakeClock:
             return
         event = asyncio.Event()
         self._sleepers.append((due, event))
+        self._slept.set()
         try:
             await event.wait()
         finally:
             self._sleepers = [sleeper for sleeper in self._sleepers if sleeper[1] is not event]
+
+    async def wait_for_sleeper(self, at_most: timedelta = timedelta(minutes=2)) -> None:
+        """Return when somebody sleeps who is due within `at_most`."""
+        while not any(due <= self._now + at_most for due, _ in self._sleepers):
+            self._slept.clear()
+            await self._slept.wait()
 
     def advance(self, duration: timedelta) -> None:
         """Move on by `duration` and wake whoever is due."""

@@ -84,6 +84,9 @@ class ScriptedLLM:
                 on_text(completion.text[start : start + _PIECE])
         return completion if completion.model else replace(completion, model=request.model or self.model)
 
+    async def warm_up(self) -> None:
+        """A script is always ready."""
+
     async def list_models(self) -> tuple[str, ...]:
         return self.models or (self.model,)
 

@@ -98,6 +98,19 @@ def test_fence_that_fits_into_next_part_is_not_cut() -> None:
     assert second.startswith("```\n")
 
 
+def test_fence_is_not_opened_at_the_end_of_a_part() -> None:
+    first, second, *_ = split_text("a short intro here\n```python\n" + "x" * 200 + "\n```", 60)
+
+    assert first == "a short intro here"
+    assert second.startswith("```python\nxxx")
+
+
+def test_blank_rest_of_a_fence_makes_no_part() -> None:
+    parts = split_text("```\n" + "code\n" * 8 + "\n" * 20 + "```", 46)
+
+    assert all("code" in part for part in parts)
+
+
 def test_no_empty_fence_is_left_at_a_border() -> None:
     text = "intro words here that fill the part\n```python\n" + "code line\n" * 5 + "```\nafter"
 

@@ -59,7 +59,7 @@ TAGS = (
     "<thi",
     "nk>",
 )
-MARKS = ("`", "```", "```\n", "~~~\n", "[Called tool x(", ")]", "[", "]", "|", "/")
+MARKS = ("<", ">", "`", "```", "```\n", "~~~\n", "[Called tool x(", ")]", "[", "]", "|", "/")
 WORDS = ("\n", "\n\n\n", "a", " word ", "thi", "é")
 PIECES = st.sampled_from(TAGS + MARKS + WORDS)
 
