@@ -81,6 +81,8 @@ class Intake:
         """Take a message. It is durable when this returns; the platform may then be told that we have it."""
         if not message.text.strip() and not message.attachments:
             return Accepted()
+        if message.metadata.chat_type.is_shared and not message.metadata.addressed_to_bot:
+            return Accepted()  # other people's talk: not worth a transaction
         submission = parse_submission(message)
         verdict = self._screen(message, submission)
         policy = self._policies.get(message.address.channel, CLOSED)

@@ -36,13 +36,11 @@ SOMETHING_BROKE = (
     "Something went wrong on my side while I worked on this. Your message is kept. Please try again; if it happens "
     "again, the operator finds the reason in the log."
 )
-STORE_AWAY = "I cannot save anything at the moment, so I did not take your message. Please send it again later."
 NEW_THREAD = "A new conversation begins here. The earlier one is kept (id {thread})."
 NOT_BUILT = "/{command} is not available yet."
 QUIT_REFUSED = "Only the operator may stop the bot. /stop ends what runs in this conversation."
 QUITTING = "Shutting down."
 CUT_OFF = "\n\n_(The answer was cut off at the model's length limit.)_"
-NO_TOOLS_NOTE = "no result was recorded"
 PAIRING = (
     "This bot talks to people its operator knows. To be let in, pass this code on to the operator: **{code}**\n\n"
     "They approve it with `optimclaw pairing approve {channel} {code}`. The code is good for {minutes} minutes."

@@ -75,11 +75,12 @@ async def test_retry_starts_after_the_parts_that_arrived() -> None:
         await table.channel.send(message, parts)
         whole = [sent["content"] for sent in fake.sent()]
 
-        resumed = Parts(*parts.sent[:1])
-        await table.channel.send(message, resumed)
+        calls = len(fake.made("POST", "/messages"))
+        await table.channel.send(message, Parts(*parts.sent[:1]))
 
     assert fault.value.maybe_sent
     assert len(whole) == 3
+    assert len(fake.made("POST", "/messages")) == calls + 2
     assert [sent["content"] for sent in fake.sent()] == whole
 
 

@@ -511,8 +511,8 @@ class FakeDiscord:
         """What the gateway adds to a stored message."""
         channel = message["channel_id"]
         if channel in (GENERAL, THREAD):
-            return {**message, "guild_id": GUILD, "channel_type": _channel(channel)["type"], "member": _member()}
-        return {**message, "channel_type": _channel(channel)["type"]}
+            return {"channel_type": _channel(channel)["type"], **message, "guild_id": GUILD, "member": _member()}
+        return {"channel_type": _channel(channel)["type"], **message}
 
     def _user(self, user: str) -> Json:
         names = {BOT: "optim", ALICE: "alice", BORIS: "boris"}

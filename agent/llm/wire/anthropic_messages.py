@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby
 from typing import Any, assert_never
 
 from agent.llm.base import Completion, CompletionRequest, FinishReason, ToolDefinition, Usage
@@ -21,7 +20,6 @@ from agent.llm.wire.calls import PartialCall, finished_calls, wire_arguments, wi
 from agent.llm.wire.fragments import Memo, encode_json, exact_decimal
 
 NO_OUTPUT = "(no output)"
-_OPENING = encode_json({"type": "text", "text": "(The conversation goes on.)"})  # the first turn has to be a user's
 _MARK = b',"cache_control":{"type":"ephemeral"}}'
 
 _FINISH = {
@@ -58,10 +56,23 @@ def first_dialect(model: str) -> Dialect:
 
 @dataclass(frozen=True, slots=True)
 class _Fragment:
-    """A message as content blocks of one role."""
+    """A message as content blocks of one role, and as a turn of its own, which it mostly is."""
 
     role: bytes
     blocks: tuple[bytes, ...]
+    turn: bytes
+
+
+def _fragment(role: bytes, blocks: tuple[bytes, ...]) -> _Fragment:
+    return _Fragment(role, blocks, _turn(role, blocks))
+
+
+def _turn(role: bytes, blocks: Sequence[bytes]) -> bytes:
+    return b'{"role":"%b","content":[%b]}' % (role, b",".join(blocks))
+
+
+# The first turn has to be a user's.
+_OPENING = _fragment(b"user", (encode_json({"type": "text", "text": "(The conversation goes on.)"}),))
 
 
 class RequestEncoder:
@@ -87,20 +98,30 @@ class RequestEncoder:
         return b"".join(body)
 
 
-def _turns(fragments: Sequence[_Fragment]) -> Iterator[bytes]:
+def _turns(fragments: Sequence[_Fragment]) -> list[bytes]:
+    groups: list[list[_Fragment]] = []
+    last_role = b""
+    for fragment in fragments:
+        if not fragment.blocks:
+            continue
+        if fragment.role == last_role:
+            groups[-1].append(fragment)
+        else:
+            groups.append([fragment])
+            last_role = fragment.role
+    if groups and groups[0][0].role == b"assistant":
+        groups.insert(0, [_OPENING])
     turns = [
-        (role, [block for fragment in group for block in fragment.blocks])
-        for role, group in groupby(fragments, key=lambda fragment: fragment.role)
+        group[0].turn if len(group) == 1 else _turn(group[0].role, [block for part in group for block in part.blocks])
+        for group in groups
     ]
-    turns = [(role, blocks) for role, blocks in turns if blocks]
-    if turns and turns[0][0] == b"assistant":
-        turns.insert(0, (b"user", [_OPENING]))
     # Two moving marks: at the end, to be read next time, and where the previous call had its end, to be read now.
     # Anthropic, "Prompt caching": at most four marks; a read looks back twenty blocks from one.
-    for _, blocks in [turn for turn in turns if turn[0] == b"user"][-2:]:
-        blocks[-1] = _marked(blocks[-1])
-    for role, blocks in turns:
-        yield b'{"role":"%b","content":[%b]}' % (role, b",".join(blocks))
+    newest = [index for index in range(max(0, len(groups) - 4), len(groups)) if groups[index][0].role == b"user"]
+    for index in newest[-2:]:
+        blocks = [block for part in groups[index] for block in part.blocks]
+        turns[index] = _turn(b"user", [*blocks[:-1], _marked(blocks[-1])])
+    return turns
 
 
 def _marked(block: bytes) -> bytes:
@@ -120,7 +141,7 @@ def _parameters(request: CompletionRequest, model: str, dialect: Dialect, *, str
 def _encode_message(message: ChatMessage) -> _Fragment:
     match message:
         case UserText(text=text):
-            return _Fragment(b"user", _text_block(text))
+            return _fragment(b"user", _text_block(text))
         case AssistantTurn(text=text, calls=calls):
             uses = tuple(
                 encode_json(
@@ -133,13 +154,13 @@ def _encode_message(message: ChatMessage) -> _Fragment:
                 )
                 for call in calls
             )
-            return _Fragment(b"assistant", _text_block(text) + uses)
+            return _fragment(b"assistant", _text_block(text) + uses)
         case ToolResult(call_id=call_id, text=text, is_error=is_error):
             block: dict[str, object] = {"type": "tool_result", "tool_use_id": wire_id(call_id)}
             block["content"] = [{"type": "text", "text": text if text.strip() else NO_OUTPUT}]
             if is_error:
                 block["is_error"] = True
-            return _Fragment(b"user", (encode_json(block),))
+            return _fragment(b"user", (encode_json(block),))
         case unreachable:
             assert_never(unreachable)
 
@@ -155,7 +176,7 @@ def _encode_tool(tool: ToolDefinition) -> bytes:
 
 
 def _weight(fragment: _Fragment) -> int:
-    return sum(map(len, fragment.blocks))
+    return 2 * len(fragment.turn)
 
 
 def decode_answer(body: bytes, history: Sequence[ChatMessage], model: str) -> Completion:
@@ -229,7 +250,7 @@ class AnswerCollector:
         """Add a content block, whole or beginning; gives its text. Thinking is not shown."""
         if not isinstance(block, dict):
             return ""
-        if block.get("type") == "tool_use":
+        if block.get("type") == "tool_use" and isinstance(index, int):
             given = block.get("input")
             arguments = encode_json(given).decode() if given else ""
             self._calls[index] = PartialCall(str(block.get("id") or ""), str(block.get("name") or ""), arguments)
@@ -250,8 +271,10 @@ class AnswerCollector:
         delta = event.get("delta")
         if not isinstance(delta, dict):
             return ""
-        if delta.get("type") == "input_json_delta" and (call := self._calls.get(event.get("index", -1))):
-            call.arguments += str(delta.get("partial_json") or "")
+        if delta.get("type") == "input_json_delta":
+            index = event.get("index")
+            if isinstance(index, int) and (call := self._calls.get(index)):
+                call.arguments += str(delta.get("partial_json") or "")
             return ""
         return self._add(delta.get("text")) if delta.get("type") == "text_delta" else ""
 

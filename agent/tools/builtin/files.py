@@ -12,6 +12,7 @@ from pydantic import Field
 
 from agent.model.tool_call import ToolOutput
 from agent.tools.base import Approval, Effect, PathScope, RateLimit, ToolContext, ToolSpec
+from agent.tools.sandbox_bubblewrap import WORKSPACE
 from agent.tools.schema import Arguments
 from agent.workspace.errors import PathRefused, WorkspaceError
 from agent.workspace.files import read_file, update_file
@@ -202,10 +203,12 @@ def _place(root: Path, scope: Scope, path: str) -> tuple[Path, Place]:
 
 
 def _inside(root: Path, scope: Scope, path: str) -> str:
-    """`path` made relative where it is an absolute one of the asker's own folder, as the shell shows it."""
-    base = base_folder(root, scope)
+    """`path` made relative if it is an absolute one in the asker's own folder, named as in the sandbox or on disk."""
     pure = PurePosixPath(path.strip())
-    return str(pure.relative_to(base)) if pure.is_absolute() and pure.is_relative_to(base) else path
+    for base in (WORKSPACE, PurePosixPath(base_folder(root, scope))):
+        if pure.is_relative_to(base):
+            return str(pure.relative_to(base))
+    return path
 
 
 def _real(root: Path) -> Path:

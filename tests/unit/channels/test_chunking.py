@@ -106,7 +106,7 @@ def test_fence_is_not_opened_at_the_end_of_a_part() -> None:
 
 
 def test_blank_rest_of_a_fence_makes_no_part() -> None:
-    parts = split_text("```\n" + "code\n" * 8 + "\n" * 20 + "```", 46)
+    parts = split_text("```\n" + "code\n" * 8 + "\n" * 20 + "```", 50)
 
     assert all("code" in part for part in parts)
 

@@ -128,7 +128,14 @@ async def test_absolute_paths_work_inside_the_folder_alone(files: Files) -> None
     await files.write("a.txt", "x")
 
     assert (await files.read(str(files.root / "a.txt"))).text == "x"
-    for path in ("/etc/hostname", str(files.root.parent / "b.txt"), f"{files.root}/../b.txt", f"{files.root}2/b.txt"):
+    assert (await files.read("/workspace/a.txt")).text == "x"  # what the shell calls the folder
+    for path in (
+        "/workspace/../b.txt",
+        "/etc/hostname",
+        str(files.root.parent / "b.txt"),
+        f"{files.root}/../b.txt",
+        f"{files.root}2/b.txt",
+    ):
         assert (await files.read(path)).is_error
         assert (await files.write(path, "x")).is_error
     assert (await files.read(str(files.root / "a.txt"), ANN)).is_error
