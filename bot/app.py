@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import sys
@@ -218,6 +219,8 @@ class _Life:
         except LLMError as error:
             log.error("model_not_ready", error=type(error).__name__, detail=error.detail)
         await self._core.sandbox.warm_up()
+        gc.collect()
+        gc.freeze()  # what is loaded by now stays: later collections need not look at it
 
 
 async def _awaited(service: Callable[[], Awaitable[None]]) -> None:

