@@ -21,6 +21,7 @@ from agent.store.errors import HomeLocked, SchemaMismatch, StoreError
 from agent.store.open import home_lock, open_store
 from agent.turns.engine import Handlers
 from agent.workspace.seeding import seed
+from bot import __version__
 from bot.compose import Core, build_channels, build_core, policies, secrets_of, web_channel
 from bot.log import configure_logging
 from bot.presenter import StepSurface
@@ -38,20 +39,19 @@ FAILED = 1
 
 def run_bot(settings: Settings, *, terminal: bool) -> int:
     """`optimclaw run`: all channels, the page, and a chat in the terminal if there is one."""
+    if terminal and "LOG_LEVEL" not in settings.set_names:
+        settings = _quieter(settings)  # the terminal is for the chat
     return _run(settings, lambda: _serve(settings, terminal=terminal))
 
 
 def run_chat(settings: Settings, message: str | None) -> int:
     """`optimclaw chat`: the terminal alone; with `message` one exchange."""
-    quiet = settings.model_copy(
-        update={"log": settings.log.model_copy(update={"level": max_level(settings.log.level)})}
-    )
+    quiet = settings if "LOG_LEVEL" in settings.set_names else _quieter(settings)
     return _run(quiet, lambda: _chat(quiet) if message is None else _one_shot(quiet, message))
 
 
-def max_level(level: LogLevel) -> LogLevel:
-    """In a chat the log keeps to warnings, unless it was asked for more."""
-    return level if level in (LogLevel.DEBUG, LogLevel.ERROR) else LogLevel.WARNING
+def _quieter(settings: Settings) -> Settings:
+    return settings.model_copy(update={"log": settings.log.model_copy(update={"level": LogLevel.WARNING})})
 
 
 def _run(settings: Settings, main: Callable[[], Coroutine[None, None, int]]) -> int:
@@ -94,6 +94,8 @@ async def _serve(settings: Settings, *, terminal: bool) -> int:
         if page is not None:
             await open_web(settings, stack, page, core, channels)
         _say_warnings(settings)
+        if terminal:
+            _greet(settings)
         await _Life(core, stop).run(list(channels))
     return 0
 
@@ -140,6 +142,17 @@ async def _open(
     stack.push_async_callback(core.llm.close)
     await seed(core.workspace)
     return core
+
+
+def _greet(settings: Settings) -> None:
+    """What somebody at a terminal is told first."""
+    click.echo(f"optimclaw {__version__}. Write a message, or /help. Ctrl-D stops the bot.", err=True)
+    if settings.llm.provider == "local":
+        click.echo(
+            "A small local model answers; it can chat but not use tools. For a real agent set ANTHROPIC_API_KEY, "
+            "OPENAI_API_KEY or OPENAI_BASE_URL and start again.",
+            err=True,
+        )
 
 
 def _history_file(settings: Settings) -> Path:

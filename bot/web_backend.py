@@ -6,6 +6,7 @@ from functools import partial
 from uuid import UUID
 
 from agent.clock import Clock
+from agent.conversation import replies
 from agent.errors import NotYours
 from agent.model import ids
 from agent.model.ids import OPERATOR, ThreadId
@@ -76,7 +77,9 @@ def _history(thread_id: UUID | None, tx: Transaction) -> History:
         ),
         pending_approval=None
         if pending is None
-        else PendingApprovalView(pending.id, pending.tool, "", pending.question, pending.may_be_always),
+        else PendingApprovalView(
+            pending.id, pending.tool, pending.description, replies.parameters(pending), pending.may_be_always
+        ),
     )
 
 

@@ -132,7 +132,8 @@ class ChatDelegate:
         if call.id in self._envelope.journal.begun and prepared.spec.effect is not Effect.READ:
             return self._executor.present(call, ToolOutput(_UNKNOWN_OUTCOME, is_error=True))
         if decision is not ApprovalState.APPROVED and self._must_ask(prepared):
-            return self._question(call, prepared)
+            may_be_always = prepared.approval is not Approval.ALWAYS
+            return NeedApproval(call, prepared.spec.description, prepared.display, may_be_always)
         return _Ready(call, prepared)
 
     def _must_ask(self, prepared: Prepared) -> bool:
@@ -143,12 +144,6 @@ class ChatDelegate:
                 return not self._rules.auto_approve and prepared.spec.name not in self._envelope.consented
             case Approval.ALWAYS:
                 return True
-
-    @staticmethod
-    def _question(call: ToolCall, prepared: Prepared) -> NeedApproval:
-        may_be_always = prepared.approval is not Approval.ALWAYS
-        word = replies.approval_question if may_be_always else replies.once_only_question
-        return NeedApproval(call, word(call.name, prepared.spec.description, prepared.display), may_be_always)
 
     # -- the call -----------------------------------------------------------------------------------------------
     async def _run(self, batch: Sequence[_Ready]) -> list[ToolResult]:

@@ -221,7 +221,7 @@ class Intake:
                 amendment = OutgoingMessage(
                     address=prompt.message.address,
                     kind=ReplyKind.AMENDMENT,
-                    text=replies.amended_question(pending.question, line),
+                    text=replies.answered_question(pending, line),
                     edits=prompt.sent[-1],
                 )
                 self._post(tx, outbox.add(tx, amendment, now))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Sequence
 from datetime import timedelta
 
-from agent.model.approval import ApprovalState
+from agent.model.approval import ApprovalState, PendingApproval
 from agent.model.tool_call import JsonValue
 from channels.message import Choice
 
@@ -45,22 +46,32 @@ PAIRING = (
     "This bot talks to people its operator knows. To be let in, pass this code on to the operator: **{code}**\n\n"
     "They approve it with `optimclaw pairing approve {channel} {code}`. The code is good for {minutes} minutes."
 )
+LONGEST_KEPT = 1500
+"""Characters of an answered question that stay in the chat; a longer one shows the decision alone."""
 HEARTBEAT_HEADLINE = "🔔 **Heartbeat Alert**\n\n{text}"
 
 
-def approval_question(tool: str, description: str, arguments: Mapping[str, JsonValue]) -> str:
-    """The question before a risky call: the tool, what it is, and exactly what will run, uncut."""
-    lines = [f"**Approval needed: {tool}**", "", description]
-    for name, value in arguments.items():
-        lines += ["", f"{name}:", _block(value)]
-    lines += ["", "Reply **yes** to run it once, **always** to allow this tool from now on, or **no**."]
-    return "\n".join(lines)
+def question(pending: PendingApproval) -> str:
+    """The question before a risky call: the tool, what it does, and exactly what will run, uncut."""
+    if pending.may_be_always:
+        how = "Reply **yes** to run it once, **always** to allow this tool from now on, or **no**."
+    else:
+        how = "Reply **yes** to run it once, or **no**. (It is asked every time: **always** counts as yes.)"
+    return f"**Approval needed: {pending.tool}**\n\n{_what_will_run(pending)}\n\n{how}"
 
 
-def once_only_question(tool: str, description: str, arguments: Mapping[str, JsonValue]) -> str:
-    """The same for a call that is asked every time."""
-    question = approval_question(tool, description, arguments).rsplit("\n", 1)[0]
-    return question + "\nReply **yes** to run it once, or **no**. (It is asked every time: **always** counts as yes.)"
+def answered_question(pending: PendingApproval, line: str) -> str:
+    """An answered prompt: what was asked, without the invitation to answer, and what became of it."""
+    what = _what_will_run(pending)
+    return f"**{pending.tool}**\n\n{what}\n\n{line}" if len(what) <= LONGEST_KEPT else f"**{pending.tool}**\n\n{line}"
+
+
+def parameters(pending: PendingApproval) -> str:
+    """What will run, as plain text: the one argument there is, or each with its name."""
+    shown = [(name, _plain(value)) for name, value in pending.display.items()]
+    if len(shown) == 1:
+        return shown[0][1]
+    return "\n".join(f"{name}: {value}" for name, value in shown)
 
 
 def approval_choices(approval_id: str, *, may_be_always: bool) -> tuple[Choice, ...]:
@@ -86,12 +97,6 @@ def decision_line(state: ApprovalState, *, always: bool = False) -> str:
             return "⏹ Cancelled. Nothing was run."
         case ApprovalState.OPEN:
             return ""
-
-
-def amended_question(question: str, line: str) -> str:
-    """An answered prompt: what was asked, without the invitation to answer, and what became of it."""
-    body = question.rsplit("\n\nReply ", 1)[0].rsplit("\nReply ", 1)[0]
-    return f"{body}\n\n{line}" if len(body) <= 1500 else line
 
 
 def denied_result(state: ApprovalState) -> str:
@@ -147,8 +152,17 @@ def within(duration: timedelta) -> str:
     return f"{seconds} second{'s' if seconds != 1 else ''}"
 
 
-def _block(value: JsonValue) -> str:
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=1)
-    longest = max((len(run) for run in text.split("\n") if set(run.strip()) == {"`"}), default=0)
+def _what_will_run(pending: PendingApproval) -> str:
+    blocks = [f"{name}:\n{_fenced(_plain(value))}" for name, value in pending.display.items()]
+    return "\n\n".join([pending.description, *blocks])
+
+
+def _plain(value: JsonValue) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=1)
+
+
+def _fenced(text: str) -> str:
+    """A code block that the text cannot close."""
+    longest = max((len(run) for run in re.findall("`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}\n{text}\n{fence}"

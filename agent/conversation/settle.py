@@ -118,7 +118,8 @@ def _asked(
         turn=envelope.turn.id,
         call_id=need.call.id,
         tool=need.call.name,
-        question=need.question,
+        description=need.description,
+        display=need.display,
         requested_by=envelope.thread.user,
         channel=envelope.message.address.channel,
         place=envelope.consent_place,
@@ -140,7 +141,7 @@ def question_message(pending: PendingApproval, identifier: UUID, address: Addres
         id=identifier,
         address=address,
         kind=ReplyKind.APPROVAL,
-        text=pending.question,
+        text=replies.question(pending),
         choices=replies.approval_choices(str(pending.id), may_be_always=pending.may_be_always),
         approval_id=str(pending.id),
     )

@@ -5,15 +5,17 @@ It holds no state between turns and knows no delegate; delegates differ in what 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol, assert_never
 
 from agent.llm.base import Completion, FinishReason
+from agent.llm.clean import clean
 from agent.llm.messages import AssistantTurn, UserText
 from agent.loop import guards as rules
 from agent.loop.context import ReasoningContext
 from agent.loop.guards import Guards
-from agent.model.tool_call import ToolCall
+from agent.model.tool_call import JsonValue, ToolCall
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +47,11 @@ class Responded:
 
 @dataclass(frozen=True, slots=True)
 class NeedApproval:
-    """A call waits for a person's consent. `question` is what to show, secrets redacted."""
+    """A call waits for a person's consent. `description` and `display` say what will run, secrets redacted."""
 
     call: ToolCall
-    question: str
+    description: str
+    display: Mapping[str, JsonValue]
     may_be_always: bool
 
 
@@ -116,16 +119,19 @@ async def run_agentic_loop(delegate: LoopDelegate, context: ReasoningContext, *,
     A context with open calls, as a resumed turn has, goes on with those calls; the rounds it already holds count.
     """
     guards = Guards()
+    injected: tuple[UserText, ...] = ()
     for iteration in range(context.rounds + (0 if context.open_calls else 1), max_iterations + 1):
         match await delegate.check_signals():
             case Stop():
                 return Finish(Stopped(), context)
             case Inject(text=text):
-                context = context.with_messages(UserText(text))
+                injected = (*injected, UserText(text))
             case Proceed():
                 pass
             case unreachable:
                 assert_never(unreachable)
+        if not context.open_calls:  # nothing may stand between a call and its result
+            context, injected = context.with_messages(*injected), ()
         step, guards = await _iterate(delegate, context, iteration, guards)
         match step:
             case Finish():
@@ -159,7 +165,7 @@ async def _read_text(
     delegate: LoopDelegate, completion: Completion, context: ReasoningContext, guards: Guards
 ) -> tuple[Step, Guards]:
     may_nudge = context.tools and not context.force_text and guards.nudges < rules.MAX_NUDGES
-    if may_nudge and completion.text.strip() and rules.announces_action(completion.text):
+    if may_nudge and rules.announces_action(clean(completion.text)):  # a thought is no promise
         nudge = (AssistantTurn(completion.text), UserText(rules.NUDGE))
         return Continue(context.with_messages(*nudge)), guards.nudged()
     return await delegate.handle_text_response(completion, context), guards

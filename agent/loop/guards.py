@@ -46,12 +46,15 @@ class Guards:
         return replace(self, truncations=self.truncations + 1)
 
     def after_batch(self, calls: Sequence[ToolCall], results: Sequence[ToolResult]) -> Guards:
-        """The guards after a batch: a success, or another failure, starts the count anew."""
+        """The guards after a batch: a success, or another failure, starts the count of failures anew.
+
+        Cut-off calls are forgotten after a success only: a batch that failed is no sign that calls arrive whole.
+        """
         if not results or not all(result.is_error for result in results):
             return Guards()
         fingerprint = _fingerprint(calls)
         count = self.failures + 1 if fingerprint == self.failure else 1
-        return Guards(failure=fingerprint, failures=count)
+        return replace(self, nudges=0, failure=fingerprint, failures=count)
 
 
 def _fingerprint(calls: Sequence[ToolCall]) -> str:
@@ -60,7 +63,7 @@ def _fingerprint(calls: Sequence[ToolCall]) -> str:
     )
 
 
-_FENCED = re.compile(r"```.*?(?:```|\Z)|^(?: {4}|\t).*$|\"[^\"\n]*\"", re.DOTALL | re.MULTILINE)
+_FENCED = re.compile(r"```.*?(?:```|\Z)|^(?: {4}|\t)[^\n]*$|\"[^\"\n]*\"", re.DOTALL | re.MULTILINE)
 _EXCLUDED = re.compile(
     r"\blet me (?:explain|know|think|summari[sz]e|clarify|describe|help|understand|break|outline|walk you|provide"
     r"|suggest|elaborate|start by)\b",

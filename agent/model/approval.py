@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from uuid import UUID
 
 from agent.model.ids import ApprovalId, ThreadId, TurnId, UserId
+from agent.model.tool_call import JsonValue
 from channels.message import Address, ChatType
 
 
@@ -41,15 +43,19 @@ class ConsentPlace:
 
 @dataclass(frozen=True, slots=True)
 class PendingApproval:
-    """A question about one call. `question` is what was shown, secrets redacted; `may_be_always` is False for calls
-    that are asked every time."""
+    """A question about one call.
+
+    `description` and `display` say what will run, secrets redacted. `may_be_always` is False for calls that are asked
+    every time.
+    """
 
     id: ApprovalId
     thread: ThreadId
     turn: TurnId
     call_id: str
     tool: str
-    question: str
+    description: str
+    display: Mapping[str, JsonValue]
     requested_by: UserId
     channel: str
     place: ConsentPlace

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from datetime import datetime
 
@@ -29,7 +30,8 @@ def add(tx: Transaction, pending: PendingApproval, address: Address) -> None:
             "turn_id": pending.turn,
             "call_id": pending.call_id,
             "tool": pending.tool,
-            "question": pending.question,
+            "description": pending.description,
+            "display": json.dumps(dict(pending.display), ensure_ascii=False),
             "address": ADDRESS.dump_json(address).decode(),
             "requested_by": pending.requested_by,
             "channel": pending.channel,
@@ -110,7 +112,8 @@ def _pending(row: RowMapping) -> PendingApproval:
         turn=TurnId(row["turn_id"]),
         call_id=row["call_id"],
         tool=row["tool"],
-        question=row["question"],
+        description=row["description"],
+        display=json.loads(row["display"]),
         requested_by=UserId(row["requested_by"]),
         channel=row["channel"],
         place=ConsentPlace(row["place"]),

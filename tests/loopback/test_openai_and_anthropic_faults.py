@@ -139,6 +139,23 @@ async def test_drop_after_everything_was_said_loses_nothing(subject: Subject) ->
     assert (completion.text, completion.finish) == ("Hello", FinishReason.STOP)
 
 
+async def test_connection_left_open_after_the_end_mark_is_not_waited_for(subject: Subject) -> None:
+    subject.api.play(Break.LINGER)
+
+    completion = await asyncio.wait_for(subject.provider.complete(ask(), lambda _: None), 5)
+
+    assert completion.text == "Hello"
+    await asyncio.wait_for(subject.api.left.wait(), 5)
+
+
+async def test_connection_is_used_again_though_its_end_comes_late(subject: Subject) -> None:
+    for _ in range(3):
+        subject.api.play(Say("Hello", late_end=True))
+        await subject.provider.complete(ask(), lambda _: None)
+
+    assert subject.api.connections == 1
+
+
 async def test_tool_arguments_that_are_no_json_are_kept_raw_in_a_stream(subject: Subject) -> None:
     subject.api.play(Say(calls=(Call("write", '{"path": "a.tx'),), finish="length"))
 

@@ -9,7 +9,7 @@ from pydantic import SecretStr
 
 from agent.llm.anthropic import AnthropicProvider
 from agent.llm.base import CompletionRequest
-from agent.llm.errors import RequestRefused
+from agent.llm.errors import AuthenticationFailed, RequestRefused
 from agent.llm.messages import UserText
 from agent.llm.openai import OpenAIProvider
 from agent.llm.settings import AnthropicSettings, OpenAISettings
@@ -127,3 +127,39 @@ async def test_warm_up_sends_nothing() -> None:
 
     assert api.requests == []
     assert api.connections == 0
+
+
+def limit_of(model: str, base_url: str | None = None) -> int | None:
+    return OpenAIProvider(OpenAISettings(base_url=base_url), model=model, timeout=timedelta(seconds=1)).context_limit
+
+
+def test_window_is_known_for_openai_itself_but_not_for_a_namesake_elsewhere() -> None:
+    assert limit_of("gpt-6.1-sol") == 1_050_000
+    assert limit_of("gpt-5-mini") == 400_000
+    assert limit_of("gpt-6.1-sol", "http://127.0.0.1:1/v1") is None
+    assert limit_of("unheard-of") is None
+
+
+def test_window_is_known_for_claude() -> None:
+    def limit(model: str) -> int | None:
+        return AnthropicProvider(AnthropicSettings(), model=model, timeout=timedelta(seconds=1)).context_limit
+
+    assert [limit(m) for m in ("claude-sonnet-5-5", "claude-haiku-4-5", "other")] == [1_000_000, 200_000, None]
+
+
+async def test_claude_without_a_key_says_so_and_searches_no_further() -> None:
+    provider = AnthropicProvider(AnthropicSettings(), model=None, timeout=timedelta(seconds=1))
+
+    with pytest.raises(AuthenticationFailed, match="no key"):
+        await provider.complete(ASK)
+
+
+async def test_refused_list_of_models_is_a_fault_of_ours() -> None:
+    async with fake_llm_api() as api:
+        api.models = Fail(400, {"error": {"message": "no"}})
+        provider = openai_on(api)
+
+        with pytest.raises(RequestRefused):
+            await provider.list_models()
+
+        await provider.close()

@@ -112,7 +112,7 @@ class Bot:
         channel = on or self.telegram
 
         def found() -> list[Posted]:
-            return [p for p in channel.posted if (fits in p.text if isinstance(fits, str) else fits(p))]
+            return [p for p in channel.posted if (fits in p.message.text + p.text if isinstance(fits, str) else fits(p))]
 
         try:
             async with asyncio.timeout(PATIENCE_SECONDS), channel.changed:

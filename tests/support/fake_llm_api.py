@@ -31,6 +31,7 @@ class Say:
     calls: tuple[Call, ...] = ()
     finish: str | None = "default"
     pieces: tuple[str, ...] = ()
+    late_end: bool = False  # the end of the stream's body comes in a packet of its own
     usage: Mapping[str, int] = field(default_factory=lambda: {"input": 12, "output": 5, "cached": 0, "written": 0})
 
     @property
@@ -62,6 +63,7 @@ class Break(Enum):
     PINGS = auto()  # keep-alives and nothing else
     NOT_SSE = auto()  # a web page with status 200
     ERROR_EVENT = auto()  # the provider reports overload inside the stream
+    LINGER = auto()  # all is said, end mark included, and the connection stays open
     TOLD_THEN_DROP = auto()  # all is said, then the socket is closed without the end mark
 
 
@@ -91,6 +93,7 @@ class FakeLLMApi:
         self.connections = 0
         self.reached = asyncio.Event()
         self.left = asyncio.Event()
+        self.models = Fail(200, {"data": [{"id": "model-b"}, {"id": "model-a"}]})
         self._script: list[Reply] = []
 
     def play(self, *replies: Reply) -> None:
@@ -112,7 +115,7 @@ class FakeLLMApi:
 
     async def _answer(self, request: ApiRequest, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if request.path.split("?")[0].endswith("/models"):
-            _write_json(writer, 200, {"data": [{"id": "model-b"}, {"id": "model-a"}]})
+            _write_json(writer, self.models.status, self.models.body)
             return
         reply = self._script.pop(0) if self._script else Say("ok")
         anthropic = request.path.endswith("/messages")
@@ -125,6 +128,9 @@ class FakeLLMApi:
                 _begin_stream(writer)
                 for event in _anthropic_events(reply) if anthropic else _openai_events(reply):
                     _write_chunk(writer, event)
+                if reply.late_end:
+                    await writer.drain()
+                    await asyncio.sleep(0.02)
                 _write_chunk(writer, b"")
             case Break():
                 await self._break(reply, anthropic, reader, writer)
@@ -144,13 +150,14 @@ class FakeLLMApi:
             await self._wait_for_hangup(reader)
         if kind is Break.PINGS:
             await self._ping(writer, anthropic)
-        for event in events[:-1] if kind is Break.TOLD_THEN_DROP else beginning:
+        told = {Break.TOLD_THEN_DROP: events[:-1], Break.LINGER: events}
+        for event in told.get(kind, beginning):
             _write_chunk(writer, event)
         await writer.drain()
         match kind:
             case Break.DROP | Break.TOLD_THEN_DROP:
                 raise _Hangup
-            case Break.STALL:
+            case Break.STALL | Break.LINGER:
                 await self._wait_for_hangup(reader)
             case Break.NO_JSON:
                 _write_chunk(writer, b'event: content_block_delta\ndata: {"oops": \n\n')

@@ -16,7 +16,7 @@ from agent.tools.base import Approval, Effect, PathScope, RateLimit, ToolContext
 from agent.tools.builtin.shell_rules import Blocked, Level, Rated, Verdict, classify
 from agent.tools.sandbox_bubblewrap import WORKSPACE
 from agent.tools.sandbox_request import Finished, NotRun, Outcome, Sandbox, SandboxRequest, TimedOut
-from agent.workspace.scope import OperatorScope, Scope
+from agent.workspace.scope import GroupScope, OperatorScope, PersonScope, Scope
 
 log = structlog.get_logger(__name__)
 
@@ -26,6 +26,8 @@ MAX_COMMAND_LENGTH = 20_000
 
 # Other people's and groups' folders lie in the operator's, and are not the operator's to see.
 _OTHERS_FOLDERS = ("users", "groups")
+# What a shared chat remembers of its members is seen in each member's own turns only, through the memory tools.
+_NOTES_ON_MEMBERS = "people"
 
 
 class ShellArguments(BaseModel):
@@ -132,7 +134,16 @@ def _report(outcome: Outcome, timeout: int) -> ToolOutput:
 
 
 def _hidden_folders(scope: Scope, folder: Path) -> tuple[Path, ...]:
-    return tuple(folder / name for name in _OTHERS_FOLDERS) if isinstance(scope, OperatorScope) else ()
+    """Folders inside this one that are somebody else's."""
+    match scope:
+        case OperatorScope():
+            return tuple(folder / name for name in _OTHERS_FOLDERS)
+        case GroupScope():
+            return (folder / _NOTES_ON_MEMBERS,)
+        case PersonScope():
+            return ()
+        case unreachable:
+            assert_never(unreachable)
 
 
 def _find_workdir(folder: Path, given: str | None) -> PurePosixPath | None:

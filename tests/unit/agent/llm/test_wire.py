@@ -14,6 +14,7 @@ from agent.llm.messages import AssistantTurn, ChatMessage, ToolResult, UserText
 from agent.llm.wire import anthropic_messages, openai_chat
 from agent.llm.wire.calls import PartialCall, finished_calls, parse_call, wire_id, wire_name
 from agent.llm.wire.fragments import Memo
+from agent.llm.wire.models import model_ids
 from agent.llm.wire.sse import EventReader
 from agent.model.tool_call import ToolCall
 
@@ -166,6 +167,14 @@ def test_openai_bytes_sent_before_are_a_prefix_of_what_is_sent_next(
         return raw[: raw.rindex(b'],"max_tokens"')]
 
     assert messages_of(before + more).startswith(messages_of(before))
+
+
+def test_blank_texts_make_no_empty_blocks_or_turns() -> None:
+    blank = CompletionRequest("", (UserText("x"), AssistantTurn(" "), UserText("\n"), UserText("y")))
+
+    assert without_marks(anthropic_body(blank))["messages"] == [
+        {"role": "user", "content": [{"type": "text", "text": "x"}, {"type": "text", "text": "y"}]}
+    ]
 
 
 def test_malformed_call_is_sent_back_as_an_object_to_both() -> None:
@@ -333,3 +342,9 @@ def test_memo_computes_once_per_object_and_stays_bounded() -> None:
 
     assert first_round == 4
     assert len(memo) <= 10
+
+
+def test_a_list_of_models_that_cannot_be_read_is_empty() -> None:
+    assert model_ids(b'{"data": [{"id": "b"}, {"id": "a"}]}') == ("a", "b")
+    for body in (b"", b"[]", b'{"data": 1}', b'{"data": [{}]}'):
+        assert model_ids(body) == ()
