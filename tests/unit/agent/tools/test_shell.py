@@ -101,7 +101,14 @@ async def test_anybody_else_works_in_their_own_folder(tmp_path: Path, scope: Per
     await run(tmp_path, sandbox, scope=scope)
 
     assert sandbox.requests[0].folder == tmp_path / scope.folder
-    assert sandbox.requests[0].hidden == ()
+
+
+async def test_a_shared_chat_does_not_see_the_notes_on_its_members(tmp_path: Path) -> None:
+    sandbox = RecordingSandbox()
+
+    await run(tmp_path, sandbox, scope=GroupScope("telegram", "-100"))
+
+    assert [path.name for path in sandbox.requests[0].hidden] == ["people"]
 
 
 async def test_the_result_names_the_exit_code(tmp_path: Path) -> None:
