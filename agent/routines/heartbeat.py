@@ -38,6 +38,7 @@ MAX_BACKOFF = 8
 SAME_FINDING_QUIET_FOR = timedelta(hours=24)
 FIRING = "heartbeat"
 _MAX_TOKENS = 4096
+_SECOND = timedelta(seconds=1)
 _OK_WITH_AT_MOST = 300  # characters beside the token
 
 _INSTRUCTION = f"""Go through this checklist. If nothing needs attention, answer exactly {OK_TOKEN}. Otherwise \
@@ -126,13 +127,29 @@ def next_due(schedule: HeartbeatSchedule, now: datetime, backoff: int = 1) -> da
     if schedule.fire_at is not None:
         today = now.astimezone(schedule.zone).date()
         candidates = (
-            datetime.combine(today + timedelta(days=day), schedule.fire_at, schedule.zone).astimezone(UTC)
+            _instant(datetime.combine(today + timedelta(days=day), schedule.fire_at, schedule.zone))
             for day in range(-1, 3)
         )
         return next(due for due in candidates if due > now)
     step = schedule.interval * backoff
     epoch = datetime(1970, 1, 1, tzinfo=UTC)
     return epoch + ((now - epoch) // step + 1) * step
+
+
+def _instant(local: datetime) -> datetime:
+    """The first instant, in UTC, at which clocks in the zone of `local` show its time, or a later one after a gap."""
+    found = local.astimezone(UTC)
+    offset = local.replace(fold=1).utcoffset()  # in a gap fold 1 has the offset behind it (PEP 495)
+    if found.astimezone(local.tzinfo).replace(tzinfo=None) == local.replace(tzinfo=None):
+        return found
+    before = local.replace(fold=1).astimezone(UTC)
+    while found - before > _SECOND:  # zone rules change on whole seconds
+        middle = before + (found - before) // _SECOND // 2 * _SECOND
+        if middle.astimezone(local.tzinfo).utcoffset() == offset:
+            found = middle
+        else:
+            before = middle
+    return found
 
 
 def read_answer(text: str, *, cut_off: bool = False) -> AllClear | NeedsAttention | Failed:
@@ -148,7 +165,7 @@ def read_answer(text: str, *, cut_off: bool = False) -> AllClear | NeedsAttentio
     )
     if at_an_end and len(trimmed) - len(OK_TOKEN) <= _OK_WITH_AT_MOST:
         return AllClear()
-    return NeedsAttention(re.sub(rf"\W?{OK_TOKEN}\W?", " ", trimmed, flags=re.IGNORECASE).strip())
+    return NeedsAttention(re.sub(rf"\W?\b{OK_TOKEN}\b\W?", " ", trimmed, flags=re.IGNORECASE).strip())
 
 
 def _claim(due: datetime, tx: Transaction) -> bool:

@@ -80,10 +80,11 @@ class BubblewrapSandbox:
             *_masks(request),
             *(part for descriptor, target in files for part in _data_mount(descriptor, target)),
             *("--remount-ro", "/"),
-            *("--chdir", str(WORKSPACE / request.workdir)),
+            *("--chdir", "/"),  # root without its capabilities may not enter a folder that only its owner may
             "--",
             *_limits(request),
             *(_drop_to(uid) if self._as_root else ()),
+            *("/usr/bin/env", "-C", str(WORKSPACE / request.workdir)),
             *(self._shell, "-c", request.command),
         ]
 

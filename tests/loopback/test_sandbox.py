@@ -233,6 +233,14 @@ async def test_a_folder_below_one_that_only_its_owner_may_enter_works(folder: Pa
 
 
 @needs_bubblewrap
+async def test_a_folder_that_only_its_owner_may_enter_works(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    folder.chmod(0o700)
+
+    assert await finish(bubblewrap(), SandboxRequest("pwd", folder)) == Finished(0, "/workspace\n")
+
+
+@needs_bubblewrap
 async def test_other_peoples_folders_look_empty_and_cannot_be_written(folder: Path) -> None:
     secret = folder / "users" / "telegram" / "7" / "MEMORY.md"
     secret.parent.mkdir(parents=True)

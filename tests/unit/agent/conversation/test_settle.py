@@ -135,7 +135,7 @@ def test_stop_names_what_was_done_and_what_was_not_finished() -> None:
 def test_question_keeps_the_turn_open_and_journals_what_it_holds() -> None:
     call = ToolCall("a", "shell", {"command": "ls"})
     context = make_context(AssistantTurn("", (call,)))
-    need = NeedApproval(call, "Approval needed: shell", may_be_always=True)
+    need = NeedApproval(call, "Run a command.", {"command": "ls"}, may_be_always=True)
 
     settlement = settle.settle(make_envelope(), Finish(need, context), NOON, DAY)
 

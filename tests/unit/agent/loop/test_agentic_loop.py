@@ -69,7 +69,7 @@ class Scripted:
     async def execute_tool_calls(self, context: ReasoningContext) -> Step:
         for one in context.open_calls:
             if one.id == self.asks:
-                return Finish(NeedApproval(one, "may I?", may_be_always=True), context)
+                return Finish(NeedApproval(one, "Say it again.", one.arguments, may_be_always=True), context)
             self.ran.append(one.id)
             context = context.with_messages(ToolResult(one.id, one.name, "done", self.fails))
         return Continue(context)
