@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass, replace
 
+from agent.conversation.prompt import told_notes
 from agent.llm.messages import ChatMessage
+from agent.model.history import HistoryView
 from agent.model.ids import ThreadId
 from agent.model.session import Thread
 from agent.store import conversations, turns
-from agent.store.base import Store
+from agent.store.base import Store, Transaction
 from agent.store.conversations import Prefix
 
 CAPACITY = 2_000
@@ -17,12 +19,25 @@ CAPACITY = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class ThreadMemory:
-    """A thread's history as models see it, its prompt prefix, and which notes of the day it has been told."""
+class Counted:
+    """`tokens` that a request with the first `messages` of the history weighed, prefix and tools included."""
 
+    messages: int
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadMemory:
+    """A thread's history as models see it, its prompt prefix, and which notes of the day it has been told.
+
+    `counted` is what the provider said the last request weighed.
+    """
+
+    view: HistoryView
     history: tuple[ChatMessage, ...]
     prefix: Prefix | None
     notes_digest: str = ""
+    counted: Counted | None = None
 
 
 class ThreadMemories:
@@ -34,34 +49,46 @@ class ThreadMemories:
         self._known: OrderedDict[ThreadId, ThreadMemory] = OrderedDict()
 
     async def load(self, thread: Thread) -> ThreadMemory:
-        """The memory of a thread, its history as long as the row says."""
+        """The memory of a thread, with the history its row tells."""
         known = self._known.get(thread.id)
-        if known is None and not thread.entry_count and not thread.turn_count > 1:
-            known = ThreadMemory((), None)
-        elif known is None or len(known.history) > thread.entry_count:
-            known = await self._store.read(
-                lambda tx: ThreadMemory(turns.history(tx, thread.id), conversations.prefix(tx, thread.id))
-            )
-        elif len(known.history) < thread.entry_count:  # another process has served a turn in between
-            start = len(known.history)
-            tail = await self._store.read(lambda tx: turns.history(tx, thread.id, start))
-            known = replace(known, history=known.history + tail)
+        if known is None and not thread.view.spans and thread.turn_count <= 1:
+            known = ThreadMemory(thread.view, (), None)
+        elif known is None:
+            known = await self._store.read(lambda tx: _read(tx, thread))
+        elif known.view != thread.view:
+            known = await self._catch_up(thread, known)
         self._remember(thread.id, known)
         return known
 
+    async def _catch_up(self, thread: Thread, known: ThreadMemory) -> ThreadMemory:
+        """Another process has served a turn, or the history went back: read what is missing, if that is all."""
+        added = thread.view.added_since(known.view)
+        if added is None:
+            history = await self._store.read(lambda tx: turns.history(tx, thread.id, thread.view))
+            return replace(known, view=thread.view, history=history, notes_digest=told_notes(history), counted=None)
+        missing = thread.view.last(len(added))
+        tail = await self._store.read(lambda tx: turns.history(tx, thread.id, missing))
+        return replace(known, view=thread.view, history=known.history + tail)
+
     def note_prefix(self, thread: ThreadId, prefix: Prefix) -> None:
         """The thread's prefix was rendered."""
-        self._remember(thread, replace(self._known.get(thread, ThreadMemory((), None)), prefix=prefix))
+        if known := self._known.get(thread):
+            self._remember(thread, replace(known, prefix=prefix))
 
     def note_notes(self, thread: ThreadId, digest: str) -> None:
         """The thread has been told these notes of the day."""
         if known := self._known.get(thread):
             self._remember(thread, replace(known, notes_digest=digest))
 
-    def extend(self, thread: ThreadId, entries: tuple[ChatMessage, ...]) -> None:
-        """A turn's entries were committed."""
+    def note_count(self, thread: ThreadId, counted: Counted) -> None:
+        """The provider said what a request of this thread weighed."""
         if known := self._known.get(thread):
-            self._remember(thread, replace(known, history=known.history + entries))
+            self._remember(thread, replace(known, counted=counted))
+
+    def extend(self, thread: ThreadId, view: HistoryView, entries: tuple[ChatMessage, ...]) -> None:
+        """A turn's entries were committed and left the history at `view`."""
+        if known := self._known.get(thread):
+            self._remember(thread, replace(known, view=view, history=known.history + entries))
 
     def forget(self, thread: ThreadId) -> None:
         """What is known may be wrong: read it anew next time."""
@@ -72,3 +99,8 @@ class ThreadMemories:
         self._known.move_to_end(thread)
         while len(self._known) > self._capacity:
             self._known.popitem(last=False)
+
+
+def _read(tx: Transaction, thread: Thread) -> ThreadMemory:
+    history = turns.history(tx, thread.id, thread.view)
+    return ThreadMemory(thread.view, history, conversations.prefix(tx, thread.id), told_notes(history))

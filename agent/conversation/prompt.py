@@ -7,14 +7,18 @@ The prefix comes first and keeps its bytes from turn to turn, so that a provider
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from agent.llm.messages import ChatMessage, UserText
 from channels.message import Attachment, ChatType, IncomingMessage
 
 SILENT = "NO_REPLY"
+_NOTES_BEGIN, _NOTES_END = "[notes of the day]", "[end of notes]"
+_TOLD_NOTES = re.compile(rf"\A\[[^\n]*\]\n{re.escape(_NOTES_BEGIN)}\n(.*?)\n{re.escape(_NOTES_END)}\n", re.DOTALL)
 _HARMLESS = str.maketrans('<>[]"@', "‹›()' ")
 
 _BASICS = """You are {name}, an assistant that people reach through chat.
@@ -70,7 +74,7 @@ def user_text(messages: Sequence[IncomingMessage], now: datetime, zone: ZoneInfo
             facts.append(f"in {_plain(newest.metadata.chat_title)}")
     head = f"[{'; '.join(facts)}]"
     if notes:
-        head += f"\n[notes of the day]\n{notes}\n[end of notes]"
+        head += f"\n{_NOTES_BEGIN}\n{notes}\n{_NOTES_END}"
     words = "\n".join(_words(message) for message in messages)
     return f"{head}\n{words}"
 
@@ -78,6 +82,14 @@ def user_text(messages: Sequence[IncomingMessage], now: datetime, zone: ZoneInfo
 def notes_digest(notes: str) -> str:
     """A short fingerprint of notes, to tell whether they are news."""
     return hashlib.sha256(notes.encode()).hexdigest()[:16]
+
+
+def told_notes(history: Sequence[ChatMessage]) -> str:
+    """The fingerprint of the notes a history was last told; empty if it was told none."""
+    for message in reversed(history):
+        if isinstance(message, UserText) and (found := _TOLD_NOTES.search(message.text)):
+            return notes_digest(found[1])
+    return ""
 
 
 def zone_of(message: IncomingMessage, default: ZoneInfo) -> ZoneInfo:

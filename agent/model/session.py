@@ -7,6 +7,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from agent.errors import InvalidTransition
+from agent.model.history import HistoryView
 from agent.model.ids import SessionId, ThreadId, TurnId, UserId
 from channels.message import ChatType, ConversationKey
 
@@ -86,7 +87,8 @@ class Session:
 class Thread:
     """One conversation. Its history is rows of its own and is never part of this value.
 
-    `epoch` fences runners: a commit with an older epoch is refused. `entry_count` is the length of the stored history.
+    `epoch` fences runners: a commit with an older epoch is refused. `entry_count` messages are stored, of which `view`
+    tells the present history. `model` and `busy_mode` are this thread's own choices, None for the settings'.
     """
 
     id: ThreadId
@@ -99,6 +101,9 @@ class Thread:
     epoch: int
     turn_count: int
     entry_count: int
+    view: HistoryView
+    model: str | None
+    busy_mode: str | None
     title: str
     created_at: datetime
     updated_at: datetime

@@ -24,7 +24,7 @@ from agent.llm.messages import UserText
 from agent.safety.layer import SafetyLayer
 from agent.store import facts
 from agent.store.base import Store, Transaction
-from agent.workspace.errors import DocumentMissing
+from agent.workspace.errors import DocumentMissing, WorkspaceError
 from agent.workspace.identity import Identity
 from agent.workspace.scope import OperatorScope, Scope
 from agent.workspace.workspace import Workspace
@@ -139,9 +139,9 @@ def next_due(schedule: HeartbeatSchedule, now: datetime, backoff: int = 1) -> da
 def _instant(local: datetime) -> datetime:
     """The first instant, in UTC, at which clocks in the zone of `local` show its time, or a later one after a gap."""
     found = local.astimezone(UTC)
-    offset = local.replace(fold=1).utcoffset()  # in a gap fold 1 has the offset behind it (PEP 495)
     if found.astimezone(local.tzinfo).replace(tzinfo=None) == local.replace(tzinfo=None):
         return found
+    offset = local.replace(fold=1).utcoffset()  # in a gap fold 1 has the offset behind it (PEP 495)
     before = local.replace(fold=1).astimezone(UTC)
     while found - before > _SECOND:  # zone rules change on whole seconds
         middle = before + (found - before) // _SECOND // 2 * _SECOND
@@ -249,6 +249,9 @@ class HeartbeatRunner:
             checklist = await self._workspace.read(scope, "HEARTBEAT.md")
         except DocumentMissing:
             checklist = ""
+        except WorkspaceError as error:
+            log.warning("heartbeat_checklist_unreadable", reason=type(error).__name__)
+            return Failed("the checklist (HEARTBEAT.md) cannot be read")
         if is_effectively_empty(checklist):
             return Skipped("the checklist (HEARTBEAT.md) is empty")
         try:
@@ -292,3 +295,4 @@ class HeartbeatRunner:
         is_news = await self._store.write(lambda tx: facts.claim_finding(tx, digest, now, SAME_FINDING_QUIET_FOR))
         if is_news and not await self._notifier.notify_operator(text):
             log.warning("heartbeat_has_no_target")
+            await self._store.write(partial(facts.forget_finding, digest=digest))  # nobody heard of it: it stays news

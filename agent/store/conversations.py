@@ -11,6 +11,7 @@ from sqlalchemy import RowMapping, bindparam, delete, select, update
 
 from agent.model import ids
 from agent.model.approval import ConsentPlace
+from agent.model.history import HistoryView
 from agent.model.ids import SessionId, ThreadId, UserId
 from agent.model.session import Session, Thread, ThreadState
 from agent.store.base import Transaction
@@ -240,6 +241,9 @@ def _thread(row: RowMapping) -> Thread:
         epoch=row["epoch"],
         turn_count=row["turn_count"],
         entry_count=row["entry_count"],
+        view=HistoryView.load(row["view"]),
+        model=row["model"],
+        busy_mode=row["busy_mode"],
         title=row["title"],
         created_at=row["created_at"],
         updated_at=row["updated_at"],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from sqlalchemy import select
+from sqlalchemy import delete, select
 
 from agent.store.base import Transaction
 from agent.store.sql import insert_ignore, upsert
@@ -33,3 +33,8 @@ def claim_finding(tx: Transaction, digest: str, now: datetime, quiet_for: timede
         return False
     upsert(tx, findings, {"digest": digest, "sent_at": now})
     return True
+
+
+def forget_finding(tx: Transaction, digest: str) -> None:
+    """A finding that reached nobody is news the next time."""
+    tx.connection.execute(delete(findings).where(findings.c.digest == digest))

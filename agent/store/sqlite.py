@@ -72,6 +72,8 @@ class SqliteStore:
         return await future
 
     async def read(self, work: Work[T]) -> T:
+        if self._closed:
+            raise StoreUnavailable("the store is closed")
         try:
             async with self._reader.connect() as connection:
                 return await connection.run_sync(lambda sync: work(Transaction(sync)))
@@ -150,7 +152,7 @@ def _resolve(settled: list[tuple[_Job[Any], _Done[Any] | BaseException]]) -> Non
         match outcome:
             case _Done(result=result, actions=actions):
                 for action in actions:
-                    action()
+                    job.loop.call_soon(action)  # each on its own: a faulty one keeps nobody waiting
                 if not job.future.done():
                     job.future.set_result(result)
             case BaseException():
@@ -193,9 +195,14 @@ def _reader_engine(path: Path) -> AsyncEngine:
 
     @event.listens_for(engine.sync_engine, "connect")
     def prepare(connection: Any, _record: object) -> None:
+        connection.isolation_level = None  # the driver would begin no transaction for a SELECT
         cursor = connection.cursor()
         cursor.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
         cursor.execute("PRAGMA query_only=ON")
         cursor.close()
+
+    @event.listens_for(engine.sync_engine, "begin")
+    def begin(connection: Connection) -> None:
+        connection.exec_driver_sql("BEGIN")  # all statements of a read see one moment
 
     return engine

@@ -54,6 +54,9 @@ threads = Table(
     Column("next_seq", Integer, nullable=False, server_default="0"),
     Column("turn_count", Integer, nullable=False, server_default="0"),
     Column("entry_count", Integer, nullable=False, server_default="0"),
+    Column("view", Text, nullable=False, server_default=""),
+    Column("model", Text),
+    Column("busy_mode", Text),
     Column("title", Text, nullable=False, server_default=""),
     Column("created_at", Instant, nullable=False),
     Column("updated_at", Instant, nullable=False),
@@ -156,6 +159,21 @@ entries = Table(
     Column("position", Integer, primary_key=True),
     Column("turn_id", Uuid, nullable=False),
     Column("body", Text, nullable=False),
+)
+
+# Points a thread can go back to (undo) or forward to again (redo): views of its history.
+checkpoints = Table(
+    "checkpoints",
+    metadata,
+    Column("id", Uuid, primary_key=True),
+    Column("thread_id", Uuid, ForeignKey("threads.id"), nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("number", Integer, nullable=False),
+    Column("view", Text, nullable=False),
+    Column("turn_number", Integer, nullable=False),
+    Column("description", Text, nullable=False),
+    Column("created_at", Instant, nullable=False),
+    UniqueConstraint("thread_id", "kind", "number"),
 )
 
 # Tool outputs that were shown cut, whole.

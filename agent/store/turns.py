@@ -6,14 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from uuid import UUID
 
 from sqlalchemy import RowMapping, bindparam, delete, insert, select, update
 
 from agent.errors import Fenced
 from agent.llm.messages import ChatMessage, ToolResult
+from agent.model.history import HistoryView
 from agent.model.ids import ThreadId, TurnId
 from agent.model.session import Thread, ThreadState, Turn, TurnState
-from agent.store import conversations
+from agent.store import checkpoints, conversations
 from agent.store.base import Transaction
 from agent.store.codec import dump_message, load_message
 from agent.store.sql import upsert
@@ -32,16 +34,17 @@ _PROCESSING = (
     .where(threads.c.id == bindparam("thread"))
     .values(state=bindparam("new_state"), turn_count=bindparam("count"), updated_at=bindparam("now"))
 )
+_PLACE = select(threads.c.epoch, threads.c.view, threads.c.entry_count).where(threads.c.id == bindparam("thread"))
 _SETTLE_THREAD = (
     update(threads)
     .where(threads.c.id == bindparam("thread"), threads.c.epoch == bindparam("fence"))
     .values(
         state=bindparam("new_state"),
-        entry_count=threads.c.entry_count + bindparam("added"),
+        entry_count=bindparam("new_count"),
+        view=bindparam("new_view"),
         updated_at=bindparam("now"),
         title=bindparam("new_title"),
     )
-    .returning(threads.c.entry_count)
 )
 _SETTLE_TURN = (
     update(turns)
@@ -57,10 +60,13 @@ _ADD_ENTRIES = insert(entries)
 _ADD_STEPS = insert(steps)
 _STEPS = select(steps.c.kind, steps.c.body).where(steps.c.turn_id == bindparam("turn")).order_by(steps.c.number)
 _CLEAR_STEPS = delete(steps).where(steps.c.turn_id == bindparam("turn"))
-_EPOCH = select(threads.c.epoch).where(threads.c.id == bindparam("thread"))
 _ENTRIES = (
     select(entries.c.body)
-    .where(entries.c.thread_id == bindparam("thread"), entries.c.position >= bindparam("start"))
+    .where(
+        entries.c.thread_id == bindparam("thread"),
+        entries.c.position >= bindparam("start"),
+        entries.c.position < bindparam("end"),
+    )
     .order_by(entries.c.position)
 )
 
@@ -132,10 +138,20 @@ def request_stop(tx: Transaction, turn: TurnId) -> None:
     tx.connection.execute(update(turns).where(turns.c.id == turn).values(stop_requested=True))
 
 
-def check_epoch(tx: Transaction, thread: ThreadId, epoch: int) -> None:
-    """Raise Fenced if somebody has taken the thread over since `epoch`."""
-    if tx.connection.execute(_EPOCH, {"thread": thread}).scalar() != epoch:
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a thread's history stands: its view, and the position of the next message."""
+
+    view: HistoryView
+    next_position: int
+
+
+def fenced_place(tx: Transaction, thread: ThreadId, epoch: int) -> Place:
+    """Where the history stands; raises Fenced if somebody has taken the thread over since `epoch`."""
+    row = tx.connection.execute(_PLACE, {"thread": thread}).first()
+    if row is None or row.epoch != epoch:
         raise Fenced
+    return Place(HistoryView.load(row.view), row.entry_count)
 
 
 def add_steps(tx: Transaction, turn: TurnId, start: int, added: Sequence[tuple[StepKind, str]], now: datetime) -> None:
@@ -176,35 +192,25 @@ class Ending:
     title: str = ""
 
 
-def settle(tx: Transaction, thread: Thread, turn: Turn, ending: Ending, now: datetime) -> None:
-    """Commit what a runner did; raises Fenced, and so leaves nothing behind, if it was overtaken."""
-    count = tx.connection.execute(
-        _SETTLE_THREAD,
-        {
-            "thread": thread.id,
-            "fence": thread.epoch,
-            "new_state": ending.thread_state,
-            "added": len(ending.entries),
-            "now": now,
-            "new_title": thread.title or ending.title,
-        },
-    ).scalar()
-    if count is None:
+def settle(tx: Transaction, thread: Thread, turn: Turn, ending: Ending, now: datetime) -> HistoryView:
+    """Commit what a runner did, and give the history it leaves.
+
+    Raises Fenced, and so leaves nothing behind, if the runner was overtaken.
+    """
+    place = fenced_place(tx, thread.id, thread.epoch)
+    view = place.view.with_added(place.next_position, len(ending.entries))
+    values = {
+        "thread": thread.id,
+        "fence": thread.epoch,
+        "new_state": ending.thread_state,
+        "new_count": place.next_position + len(ending.entries),
+        "new_view": view.dump(),
+        "now": now,
+        "new_title": thread.title or ending.title,
+    }
+    if not tx.connection.execute(_SETTLE_THREAD, values).rowcount:
         raise Fenced
-    start = count - len(ending.entries)
-    if ending.entries:
-        tx.connection.execute(
-            _ADD_ENTRIES,
-            [
-                {
-                    "thread_id": thread.id,
-                    "position": start + index,
-                    "turn_id": turn.id,
-                    "body": dump_message(message),
-                }
-                for index, message in enumerate(ending.entries)
-            ],
-        )
+    add_entries(tx, thread.id, turn.id, place.next_position, ending.entries)
     tx.connection.execute(
         _SETTLE_TURN,
         {
@@ -217,12 +223,47 @@ def settle(tx: Transaction, thread: Thread, turn: Turn, ending: Ending, now: dat
     )
     if not ending.turn_state.is_open:
         tx.connection.execute(_CLEAR_STEPS, {"turn": turn.id})
+        checkpoints.before_turn(tx, turn, place.view, now)
+    return view
 
 
-def history(tx: Transaction, thread: ThreadId, start: int = 0) -> tuple[ChatMessage, ...]:
-    """The stored history from position `start` on."""
-    rows = tx.connection.execute(_ENTRIES, {"thread": thread, "start": start})
-    return tuple(load_message(body) for body in rows.scalars())
+def add_entries(tx: Transaction, thread: ThreadId, turn: UUID, start: int, messages: Sequence[ChatMessage]) -> None:
+    """Store messages from position `start` on; a view decides whether models see them."""
+    if messages:
+        rows = [
+            {"thread_id": thread, "position": start + index, "turn_id": turn, "body": dump_message(message)}
+            for index, message in enumerate(messages)
+        ]
+        tx.connection.execute(_ADD_ENTRIES, rows)
+
+
+def change_view(tx: Transaction, thread: Thread, view: HistoryView, now: datetime, *, added: int = 0) -> None:
+    """Let the thread's history be `view`, behind the fence; `added` messages were stored for it."""
+    place = fenced_place(tx, thread.id, thread.epoch)
+    values = {"view": view.dump(), "entry_count": place.next_position + added, "updated_at": now}
+    tx.connection.execute(update(threads).where(threads.c.id == thread.id).values(values))
+
+
+def history(tx: Transaction, thread: ThreadId, view: HistoryView) -> tuple[ChatMessage, ...]:
+    """The messages of a view, in its order."""
+    return tuple(
+        load_message(body)
+        for start, end in view.spans
+        for body in tx.connection.execute(_ENTRIES, {"thread": thread, "start": start, "end": end}).scalars()
+    )
+
+
+def owners(tx: Transaction, thread: ThreadId, view: HistoryView) -> list[UUID]:
+    """Which turn each message of a view belongs to, in its order."""
+    found: list[UUID] = []
+    for start, end in view.spans:
+        rows = tx.connection.execute(
+            select(entries.c.turn_id)
+            .where(entries.c.thread_id == thread, entries.c.position >= start, entries.c.position < end)
+            .order_by(entries.c.position)
+        )
+        found += rows.scalars()
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +315,9 @@ def tool_calls(tx: Transaction, thread: ThreadId, of: Sequence[TurnId]) -> dict[
 
 def unfinished(tx: Transaction) -> Sequence[ThreadId]:
     """Threads with a turn that was running when the process ended."""
-    rows = tx.connection.execute(select(turns.c.thread_id).where(turns.c.state == TurnState.RUNNING))
+    rows = tx.connection.execute(
+        select(turns.c.thread_id).where(turns.c.finished_at.is_(None), turns.c.state == TurnState.RUNNING)
+    )
     return [ThreadId(thread) for thread in rows.scalars()]
 
 

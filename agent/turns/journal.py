@@ -48,5 +48,5 @@ class StepJournal:
             self._length, self._kept = start + len(steps), len(messages)
 
     def _append(self, start: int, steps: Sequence[tuple[StepKind, str]], tx: Transaction) -> None:
-        turns.check_epoch(tx, self._thread, self._epoch)
+        turns.fenced_place(tx, self._thread, self._epoch)
         turns.add_steps(tx, self._turn, start, steps, self._clock.now())

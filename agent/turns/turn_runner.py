@@ -33,6 +33,7 @@ from agent.llm.errors import (
 from agent.loop.context import ReasoningContext
 from agent.model import ids
 from agent.model.approval import ApprovalState, ConsentPlace
+from agent.model.history import HistoryView
 from agent.model.ids import ThreadId
 from agent.model.session import Thread, Turn, TurnState
 from agent.store import approvals, conversations, inbox, outbox, turns
@@ -131,10 +132,10 @@ class TurnRunner:
         try:
             settlement = await self._handle(envelope, journal)
             await self._live.rest(place)
-            await self._store.write(partial(self._commit, envelope, settlement, journal))
+            view = await self._store.write(partial(self._commit, envelope, settlement, journal))
         finally:
             self._live.publish(TurnEnded(place))
-        self._memories.extend(envelope.thread.id, settlement.ending.entries)
+        self._memories.extend(envelope.thread.id, view, settlement.ending.entries)
         self.counts[settlement.ending.turn_state.value] += 1
         log.info("turn_settled", turn=envelope.turn.number, outcome=settlement.ending.turn_state.value)
 
@@ -173,9 +174,9 @@ class TurnRunner:
         written = await self._store.write(lambda tx: turns.journal(tx, envelope.turn.id))
         return await self._agent.context_so_far(replace(envelope, journal=written))
 
-    def _commit(self, envelope: Envelope, settlement: Settlement, journal: StepJournal, tx: Transaction) -> None:
+    def _commit(self, envelope: Envelope, settlement: Settlement, journal: StepJournal, tx: Transaction) -> HistoryView:
         now = self._clock.now()
-        turns.settle(tx, envelope.thread, envelope.turn, settlement.ending, now)
+        view = turns.settle(tx, envelope.thread, envelope.turn, settlement.ending, now)
         if settlement.question is not None:
             turns.add_steps(tx, envelope.turn.id, *journal.unwritten(settlement.journal), now)
             approvals.add(tx, settlement.question, envelope.message.replies_go_to)
@@ -187,6 +188,7 @@ class TurnRunner:
             edits, draft = (draft, None) if reply.edits is None else (reply.edits, draft)
             parcel = outbox.add(tx, reply.model_copy(update={"edits": edits}), now)
             tx.after_commit(partial(self._deliveries.offer, parcel))
+        return view
 
     # -- commands ------------------------------------------------------------------------------------------------
     async def _serve_commands(self, thread: ThreadId) -> None:

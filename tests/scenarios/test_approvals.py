@@ -155,9 +155,9 @@ async def test_another_members_words_and_buttons_release_nothing(tmp_path: Path)
         question = await bot.post("shell")
         accepted = await bot.press(question, "y", user="6", chat_type=ChatType.SUPERGROUP)
         assert accepted.note == "Only the person who asked for it can answer this question."
-        for word in ("yes", "always"):
+        for number, word in enumerate(("yes", "always"), start=1):
             await bot.say_in_group(word, user="6")
-        await bot.post("just talk", count=2)
+            await bot.post("just talk", count=number)
         assert runs(tmp_path) == 0
 
         await bot.say_in_group("yes", user="5")

@@ -38,6 +38,12 @@ class FakeClock:
             self._slept.clear()
             await self._slept.wait()
 
+    async def wait_for_due(self, due: datetime, count: int = 1) -> None:
+        """Return when `count` sleepers are due at exactly this instant."""
+        while sum(each == due for each, _ in self._sleepers) < count:
+            self._slept.clear()
+            await self._slept.wait()
+
     def advance(self, duration: timedelta) -> None:
         """Move on by `duration` and wake whoever is due."""
         self._now += duration

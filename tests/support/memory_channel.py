@@ -42,6 +42,7 @@ class MemoryChannel:
         self.drafts: list[Draft] = []
         self.faults: deque[ChannelError] = deque()
         self.uncertain = uncertain
+        self.no_private_chat: ChannelError | None = None
         self.sending = asyncio.Event()
         self.settled = asyncio.Event()
         self.gate = asyncio.Event()
@@ -85,4 +86,6 @@ class MemoryChannel:
         return self.uncertain
 
     async def open_private_chat(self, user_id: str) -> str:
+        if self.no_private_chat is not None:
+            raise self.no_private_chat
         return user_id

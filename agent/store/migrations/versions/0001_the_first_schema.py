@@ -184,6 +184,9 @@ def upgrade() -> None:
         sa.Column("next_seq", sa.Integer(), server_default="0", nullable=False),
         sa.Column("turn_count", sa.Integer(), server_default="0", nullable=False),
         sa.Column("entry_count", sa.Integer(), server_default="0", nullable=False),
+        sa.Column("view", sa.Text(), server_default="", nullable=False),
+        sa.Column("model", sa.Text(), nullable=True),
+        sa.Column("busy_mode", sa.Text(), nullable=True),
         sa.Column("title", sa.Text(), server_default="", nullable=False),
         sa.Column("created_at", sa.BigInteger(), nullable=False),
         sa.Column("updated_at", sa.BigInteger(), nullable=False),
@@ -191,6 +194,20 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("pk_threads")),
     )
     op.create_index(op.f("ix_threads_session_id_updated_at"), "threads", ["session_id", "updated_at"], unique=False)
+    op.create_table(
+        "checkpoints",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("thread_id", sa.Uuid(), nullable=False),
+        sa.Column("kind", sa.Text(), nullable=False),
+        sa.Column("number", sa.Integer(), nullable=False),
+        sa.Column("view", sa.Text(), nullable=False),
+        sa.Column("turn_number", sa.Integer(), nullable=False),
+        sa.Column("description", sa.Text(), nullable=False),
+        sa.Column("created_at", sa.BigInteger(), nullable=False),
+        sa.ForeignKeyConstraint(["thread_id"], ["threads.id"], name=op.f("fk_checkpoints_thread_id")),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_checkpoints")),
+        sa.UniqueConstraint("thread_id", "kind", "number", name=op.f("uq_checkpoints_thread_id_kind_number")),
+    )
     op.create_table(
         "conversations",
         sa.Column("user_id", sa.Text(), nullable=False),
