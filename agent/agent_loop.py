@@ -5,26 +5,34 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agent.clock import Clock
-from agent.commands import NOT_BUILT
-from agent.commands.base import Command, CommandContext, CommandReply, Services
+from agent.commands.base import CacheImpact, Command, CommandContext, CommandReply, Services
 from agent.commands.router import find, route, unknown
-from agent.conversation import replies
 from agent.conversation.envelope import Envelope
 from agent.conversation.ports import Journal
 from agent.conversation.settle import Settlement
+from agent.conversation.thread_commands import Commit, HistoryCommand, ThreadCommands
 from agent.conversation.thread_ops import ThreadOps
 from agent.loop.context import ReasoningContext
 from agent.model.ids import OPERATOR
 from agent.model.session import Thread
 from agent.model.submission import parse_submission
+from agent.workspace.scope import scope_of
 from channels.message import IncomingMessage
 
 
 class Agent:
     """Serves turns and commands."""
 
-    def __init__(self, thread_ops: ThreadOps, commands: Sequence[Command], services: Services, clock: Clock) -> None:
+    def __init__(
+        self,
+        thread_ops: ThreadOps,
+        thread_commands: ThreadCommands,
+        commands: Sequence[Command],
+        services: Services,
+        clock: Clock,
+    ) -> None:
         self._thread_ops = thread_ops
+        self._thread_commands = thread_commands
         self._commands = commands
         self._services = services
         self._clock = clock
@@ -33,17 +41,29 @@ class Agent:
         """Serve a turn of a conversation."""
         return await self._thread_ops.process_user_input(envelope, journal)
 
+    def words(self, messages: Sequence[IncomingMessage]) -> str:
+        """Messages as the model is told them."""
+        return self._thread_ops.words(messages)
+
     async def context_so_far(self, envelope: Envelope) -> ReasoningContext:
         """What a turn that was cut off has done."""
         return await self._thread_ops.context_so_far(envelope)
+
+    async def change_history(self, command: HistoryCommand, thread: Thread, message: IncomingMessage) -> Commit:
+        """Prepare a command that changes the thread's history; the runner commits it."""
+        chat_type, is_operator = message.metadata.chat_type, thread.user == OPERATOR
+        scope = scope_of(message.address, message.sender.user_id, chat_type, is_operator=is_operator)
+        return await self._thread_commands.prepare(command, thread, scope)
 
     async def command(self, thread: Thread, message: IncomingMessage) -> CommandReply:
         """Serve a command, beside whatever turn runs."""
         routed = route(parse_submission(message))
         command = find(self._commands, routed.name)
         if command is None:
-            text = replies.NOT_BUILT.format(command=routed.name) if routed.name in NOT_BUILT else None
-            return CommandReply(text or unknown(self._commands, routed.name))
+            return CommandReply(unknown(self._commands, routed.name))
         is_operator = thread.user == OPERATOR
-        context = CommandContext(self._services, thread, message, is_operator, self._clock.now())
+        apply_now = command.cache_impact is CacheImpact.IMMEDIATE or (
+            command.cache_impact is CacheImpact.DEFERRED and routed.apply_now
+        )
+        context = CommandContext(self._services, thread, message, is_operator, self._clock.now(), apply_now)
         return await command.run(context, routed.args)

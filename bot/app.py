@@ -17,6 +17,8 @@ import structlog
 
 from agent.llm.errors import LLMError
 from agent.safety.access import access_warnings
+from agent.store import facts
+from agent.store.conversations import DEFAULT_MODEL
 from agent.store.errors import HomeLocked, SchemaMismatch, StoreError
 from agent.store.open import home_lock, open_store
 from agent.turns.engine import Handlers
@@ -141,6 +143,8 @@ async def _open(
     core = build_core(settings, store, channels, steps, quit_bot)
     stack.push_async_callback(core.llm.close)
     await seed(core.workspace)
+    if "LLM_MODEL" in settings.set_names:  # what the operator sets explicitly wins over what was chosen in a chat
+        await store.write(lambda tx: facts.put(tx, DEFAULT_MODEL, ""))
     return core
 
 

@@ -12,16 +12,20 @@ from agent.agent_loop import Agent
 from agent.clock import Clock, SystemClock
 from agent.commands import COMMANDS
 from agent.commands.base import Services
+from agent.conversation.compaction import Compactor
 from agent.conversation.intake import Intake
 from agent.conversation.live import Live
 from agent.conversation.memories import ThreadMemories
+from agent.conversation.room import RoomKeeper
 from agent.conversation.session_manager import SessionManager
+from agent.conversation.thread_commands import ThreadCommands
 from agent.conversation.thread_ops import ChatSettings, ThreadOps
 from agent.llm import PROVIDERS
 from agent.llm.base import LLMProvider
 from agent.llm.metered import MeteredProvider
 from agent.llm.retry import RetryingProvider
 from agent.loop.cost_guard import CostGuard, Limits
+from agent.model.session import BusyMode
 from agent.routines.heartbeat import HeartbeatRunner, HeartbeatSchedule
 from agent.safety.access import AccessPolicy
 from agent.safety.layer import SafetyLayer
@@ -115,6 +119,7 @@ def build_core(
     workspace = FolderWorkspace(settings.workspace, clock)
     identity = Identity(workspace, clock)
     archive = OutputArchive(store, clock)
+    busy_mode = BusyMode(settings.agent.busy_mode.value)
     local_for = LocalToolsFor(settings.agent.local_tools_for.value)
     sandbox = late_sandbox(settings)
     tools: list[AnyTool] = [*basic_tools(workspace, SearchIndex(store), archive.find, clock)]
@@ -132,6 +137,15 @@ def build_core(
         approval_timeout=settings.agent.approval_timeout,
         live_channels=frozenset(steps) | {name for name, each in settings.channels.items() if each.streaming},
         local_tools_for=local_for,
+        busy_mode=busy_mode,
+    )
+    compactor = Compactor(store, clock, cheap, workspace, safety)
+    room = RoomKeeper(
+        compactor,
+        memories,
+        llm,
+        limit_tokens=settings.agent.context_limit_tokens,
+        threshold=settings.agent.compaction_threshold,
     )
     thread_ops = ThreadOps(
         chat_settings,
@@ -143,6 +157,7 @@ def build_core(
         safety=safety,
         identity=identity,
         memories=memories,
+        room=room,
         live=live,
     )
     heartbeat = HeartbeatRunner(
@@ -157,6 +172,7 @@ def build_core(
         safety=safety,
         notifier=OperatorNotifier(_targets(settings, channels), gateway, store, clock),
     )
+    thread_commands = ThreadCommands(clock, room, registry, settings.agent.compaction_threshold)
     services = Services(
         version=__version__,
         started_at=clock.now(),
@@ -167,6 +183,9 @@ def build_core(
         heartbeat=heartbeat,
         spending=guard,
         health=gateway.health,
+        room=room,
+        memories=memories,
+        safety=safety,
     )
     intake = Intake(
         store=store,
@@ -176,10 +195,11 @@ def build_core(
         policies=policies(settings),
         signals=engine,
         deliveries=gateway,
+        busy_mode=busy_mode,
     )
     expiry = ApprovalExpiry(store, clock, intake)
     runner = TurnRunner(
-        Agent(thread_ops, COMMANDS, services, clock),
+        Agent(thread_ops, thread_commands, COMMANDS, services, clock),
         store=store,
         clock=clock,
         memories=memories,

@@ -16,6 +16,7 @@ from agent.clock import Clock
 from agent.conversation.live import LiveEvent, TextSoFar, ToolBegan, ToolEnded, TurnBegan, TurnEnded, TurnPlace
 from agent.store import outbox
 from agent.store.base import Store
+from agent.store.errors import StoreError
 from channels.base import Channel
 from channels.message import Draft, StepState, ToolStep
 
@@ -136,13 +137,20 @@ class Presenter:
             platform_id = await shown.channel.show(draft)
             if platform_id is not None and platform_id != shown.platform_id:
                 shown.platform_id = platform_id
-                keep = partial(outbox.keep_draft, reply=draft.id, platform_id=platform_id, now=self._clock.now())
-                await self._store.write(keep)
+                await self._keep(draft.id, platform_id)
             try:
                 async with asyncio.timeout(shown.pace.every.total_seconds()):
                     await shown.ended.wait()
             except TimeoutError:
                 continue
+
+    async def _keep(self, reply: UUID, platform_id: str) -> None:
+        try:
+            await self._store.write(
+                partial(outbox.keep_draft, reply=reply, platform_id=platform_id, now=self._clock.now())
+            )
+        except StoreError as error:  # the answer stands beside its draft then, which is no reason to show no more
+            log.error("draft_not_kept", reason=str(error))
 
     def _step(self, place: TurnPlace, call_id: str, name: str, state: StepState, detail: str = "") -> None:
         surface = self._steps.get(place.address.channel)

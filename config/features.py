@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from config.settings import BusyMode, Settings
+from config.settings import Settings
 
 NOT_BUILT_YET: Final = frozenset(
     {
@@ -32,7 +32,4 @@ NOT_BUILT_YET: Final = frozenset(
 
 def without_effect(settings: Settings) -> tuple[str, ...]:
     """The settings that were set and do nothing yet, in alphabetical order."""
-    names = settings.set_names & NOT_BUILT_YET
-    if settings.agent.busy_mode is not BusyMode.QUEUE:
-        names |= {"AGENT_BUSY_MODE"}
-    return tuple(sorted(names))
+    return tuple(sorted(settings.set_names & NOT_BUILT_YET))

@@ -3,16 +3,31 @@
 from __future__ import annotations
 
 from agent.commands.base import Command
+from agent.commands.conversation import CONVERSATION_COMMANDS
 from agent.commands.heartbeat import HEARTBEAT
-from agent.commands.info import INFO_COMMANDS, help_command
+from agent.commands.info import INFO_COMMANDS, help_command, not_built_yet
+from agent.commands.model import MODEL_COMMANDS
 from agent.commands.tools import TOOLS
 
-_LISTED: tuple[Command, ...] = (*INFO_COMMANDS, TOOLS, HEARTBEAT)
+_LISTED: tuple[Command, ...] = (
+    *INFO_COMMANDS,
+    *CONVERSATION_COMMANDS,
+    *MODEL_COMMANDS,
+    TOOLS,
+    HEARTBEAT,
+    *not_built_yet(
+        {
+            "job": "start a background job",
+            "jobs": "list background jobs",
+            "cancel": "cancel a background job",
+            "skills": "list and find skills",
+            "reasoning": "show the recorded reasoning",
+            "restart": "restart the bot",
+            "expected": "say what a wrong answer should have been",
+            "plan": "plan before acting",
+            "approve": "let somebody in by their pairing code",
+        }
+    ),
+)
 
 COMMANDS: tuple[Command, ...] = (help_command(_LISTED), *_LISTED)
-
-NOT_BUILT = frozenset(
-    {"undo", "redo", "compact", "clear", "summarize", "summary", "suggest", "thread", "resume", "skills", "reasoning"}
-    | {"restart", "list", "jobs", "job", "create", "cancel", "expected", "approve", "plan", "usage", "why", "once"}
-)
-"""Commands that the grammar knows and that do nothing yet, beyond saying so."""

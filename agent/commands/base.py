@@ -8,9 +8,12 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Protocol
 
+from agent.conversation.memories import ThreadMemories
+from agent.conversation.room import RoomKeeper
 from agent.llm.base import LLMProvider
 from agent.loop import cost_guard
 from agent.model.session import Thread
+from agent.safety.layer import SafetyLayer
 from agent.store.base import Store
 from agent.tools.registry import LocalToolsFor, ToolRegistry
 from agent.workspace.scope import Scope
@@ -53,17 +56,24 @@ class Services:
     heartbeat: HeartbeatCheck
     spending: Spending
     health: Callable[[], Mapping[str, ChannelHealth]]
+    room: RoomKeeper
+    memories: ThreadMemories
+    safety: SafetyLayer
 
 
 @dataclass(frozen=True, slots=True)
 class CommandContext:
-    """One use of a command: who typed it, where, and when."""
+    """One use of a command: who typed it, where, and when.
+
+    `apply_now`: a command with a deferred effect on the prompt takes effect at once, since `--now` was typed.
+    """
 
     services: Services
     thread: Thread
     message: IncomingMessage
     is_operator: bool
     now: datetime
+    apply_now: bool = False
 
 
 @dataclass(frozen=True, slots=True)

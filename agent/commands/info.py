@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 
 from agent.commands.base import CacheImpact, Command, CommandContext, CommandReply
 from agent.conversation import replies
-from agent.llm.errors import LLMError
-from agent.store import approvals, inbox
+from agent.store import approvals, conversations, facts, inbox
 from agent.store.base import Transaction
 from agent.store.inbox import Lane
 from channels.base import ChannelState
@@ -32,6 +32,18 @@ def help_command(commands: Sequence[Command]) -> Command:
     return entry
 
 
+def not_built_yet(purposes: Mapping[str, str]) -> tuple[Command, ...]:
+    """Commands that the grammar knows and that say for now that they are to come."""
+
+    async def run(name: str, context: CommandContext, args: tuple[str, ...]) -> CommandReply:
+        return CommandReply(replies.NOT_BUILT.format(command=name))
+
+    return tuple(
+        Command(name, f"{purpose} (not available yet)", CacheImpact.NONE, partial(run, name))
+        for name, purpose in purposes.items()
+    )
+
+
 async def _version(context: CommandContext, args: tuple[str, ...]) -> CommandReply:
     return CommandReply(f"optimclaw {context.services.version}")
 
@@ -44,40 +56,28 @@ async def _debug(context: CommandContext, args: tuple[str, ...]) -> CommandReply
     return CommandReply("Details are shown by the terminal and the page; the log has the rest (`LOG_LEVEL=debug`).")
 
 
-async def _model(context: CommandContext, args: tuple[str, ...]) -> CommandReply:
-    llm = context.services.llm
-    if args:
-        return CommandReply(
-            f"The model is {llm.model}. Choosing another one here is not available yet: set `LLM_MODEL` and restart."
-        )
-    try:
-        known = await llm.list_models()
-    except LLMError:
-        known = ()
-    lines = [f"Model: **{llm.model}** ({llm.name})"]
-    if not llm.supports_tools:
-        lines.append("It is a small local model that can chat but not use tools. Set a model key for a real agent.")
-    lines += [f"- {name}{' ←' if name == llm.model else ''}" for name in known[:40]]
-    return CommandReply("\n".join(lines))
-
-
 async def _status(context: CommandContext, args: tuple[str, ...]) -> CommandReply:
     if args:
         return CommandReply(replies.NOT_BUILT.format(command="status ID"))
     services, thread = context.services, context.thread
 
-    def look(tx: Transaction) -> tuple[str | None, int]:
+    def look(tx: Transaction) -> tuple[str | None, int, str | None]:
         pending = approvals.open_of(tx, thread.id)
-        return pending.tool if pending else None, len(inbox.waiting(tx, thread.id, Lane.TURN))
+        staged = facts.get(tx, conversations.DEFAULT_MODEL)
+        return pending.tool if pending else None, len(inbox.waiting(tx, thread.id, Lane.TURN)), staged
 
-    asked, waiting = await services.store.read(look)
+    asked, waiting, staged = await services.store.read(look)
+    fullness = await services.room.fullness(thread)
     lines = [
         f"**optimclaw {services.version}**, up since {services.started_at:%Y-%m-%d %H:%M} UTC",
         f"- conversation: {thread.state.replace('_', ' ')}, {thread.turn_count} turns",
-        f"- model: {services.llm.model} ({services.llm.name})",
+        f"- model: {thread.model or services.llm.model} ({services.llm.name})",
+        f"- context: {fullness.tokens} of {fullness.limit} tokens ({fullness.percent}% full)",
     ]
     if asked:
         lines.append(f"- waiting for your answer about **{asked}**")
+    if staged and staged != (thread.model or services.llm.model):
+        lines.append(f"- staged for new conversations: model {staged}")
     if waiting:
         lines.append(f"- {waiting} message{'s' if waiting > 1 else ''} waiting")
     lines.append("- jobs: 0 in progress")
@@ -98,18 +98,10 @@ async def _quit(context: CommandContext, args: tuple[str, ...]) -> CommandReply:
     return CommandReply(replies.QUITTING, quits=True)
 
 
-async def _at_the_door(context: CommandContext, args: tuple[str, ...]) -> CommandReply:
-    """`/new` and `/stop` act as soon as they arrive; with words behind them they are something else."""
-    return CommandReply("That command takes no words; type it alone.")
-
-
 INFO_COMMANDS = (
     Command("version", "name and version", CacheImpact.NONE, _version),
     Command("ping", "is it there?", CacheImpact.NONE, _ping),
     Command("debug", "where details are shown", CacheImpact.NONE, _debug),
-    Command("model", "which model answers", CacheImpact.NONE, _model),
     Command("status", "how things stand", CacheImpact.NONE, _status, aliases=("progress",)),
-    Command("new", "begin a new conversation here", CacheImpact.IMMEDIATE, _at_the_door),
-    Command("stop", "stop what runs or waits here", CacheImpact.NONE, _at_the_door, aliases=("interrupt",)),
     Command("quit", "stop the bot", CacheImpact.NONE, _quit, aliases=("exit", "shutdown"), operator_only=True),
 )

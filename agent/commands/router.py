@@ -9,6 +9,7 @@ from typing import assert_never
 
 from agent.commands.base import Command
 from agent.model.submission import (
+    NOW_FLAG,
     ApprovalResponse,
     Clear,
     Compact,
@@ -40,13 +41,14 @@ class Routed:
 
     name: str
     args: tuple[str, ...] = ()
+    apply_now: bool = False
 
 
 def route(submission: Submission) -> Routed:
     """The command a submission stands for. Natural language never gets here."""
     match submission:
-        case SystemCommand(command=name, args=args):
-            return Routed(name, args)
+        case SystemCommand(command=name, args=args, apply_now=apply_now):
+            return Routed(name, args, apply_now)
         case JobStatus(job_id=job):
             return Routed("status", (job,) if job else ())
         case JobCancel(job_id=cancelled):
@@ -60,8 +62,9 @@ def route(submission: Submission) -> Routed:
         case Expected(description=text):
             return Routed("expected", (text,))
         case UserInput(content=content):
-            words = content.split()
-            return Routed(words[0].removeprefix("/").lower(), tuple(words[1:])) if words else Routed("")
+            words = [word for word in content.split() if word != NOW_FLAG]
+            name = words[0].removeprefix("/").lower() if words else ""
+            return Routed(name, tuple(words[1:]), NOW_FLAG in content.split())
         case Undo() | Redo() | Compact() | Clear() | Heartbeat() | Summarize() | Suggest() | ListThreads() | Quit():
             return Routed(_NAMES[type(submission)])
         case Interrupt() | NewThread() | ApprovalResponse() | ExecApproval():

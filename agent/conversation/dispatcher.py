@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import structlog
@@ -11,12 +11,14 @@ import structlog
 from agent.conversation import replies
 from agent.conversation.envelope import Envelope
 from agent.conversation.live import Live, TextSoFar, ToolBegan, ToolEnded, TurnPlace
+from agent.conversation.memories import Counted
 from agent.conversation.ports import Journal
 from agent.llm.base import Completion, FinishReason, LLMProvider, OnText
 from agent.llm.clean import StreamCleaner, clean
+from agent.llm.errors import ContextTooLong
 from agent.llm.messages import ToolResult, UserText
 from agent.loop import guards
-from agent.loop.agentic_loop import Continue, Finish, LoopSignal, NeedApproval, Proceed, Responded, Step
+from agent.loop.agentic_loop import Continue, Finish, Inject, LoopSignal, NeedApproval, Proceed, Responded, Step
 from agent.loop.context import ReasoningContext
 from agent.loop.tool_calls import Planned, plan_batches
 from agent.model.approval import ApprovalState
@@ -28,6 +30,7 @@ from agent.tools.execute import Prepared, Refusal, ToolExecutor
 log = structlog.get_logger(__name__)
 
 PREVIEW_LENGTH = 200
+_CUT = "[system note] Earlier messages of this conversation were left out here, since they did not fit."
 _UNKNOWN_OUTCOME = (
     "The program was interrupted while this ran. Whether it took effect is not known, so it was not run again. "
     "Check before you repeat it."
@@ -41,6 +44,8 @@ class DispatchRules:
     max_iterations: int
     auto_approve: bool
     streams: bool
+    model: str | None = None
+    steers: bool = False
 
 
 class ChatDelegate:
@@ -58,6 +63,7 @@ class ChatDelegate:
         journal: Journal,
         live: Live,
         rules: DispatchRules,
+        count: Callable[[Counted], None],
     ) -> None:
         self._envelope = envelope
         self._place = place
@@ -68,11 +74,17 @@ class ChatDelegate:
         self._journal = journal
         self._live = live
         self._rules = rules
+        self._count = count
+        self._shortened = False
         self.latest: ReasoningContext | None = None
         """The context as it was last seen: what a stopped turn has done."""
 
     async def check_signals(self) -> LoopSignal:
-        """A stop cancels the turn's task instead, so that it acts in the middle of a call."""
+        """New messages, where they join the running turn. A stop cancels the turn's task instead, and acts at once."""
+        if self._rules.steers and self.latest is not None and not self.latest.open_calls:
+            text = await self._journal.take_more(self.latest.added)
+            if text is not None:
+                return Inject(text)
         return Proceed()
 
     async def before_llm_call(self, context: ReasoningContext, iteration: int) -> Step:
@@ -85,7 +97,24 @@ class ChatDelegate:
 
     async def call_llm(self, context: ReasoningContext) -> Completion:
         self.latest = context
-        return await self._llm.complete(context.request(), self._on_text() if self._rules.streams else None)
+        try:
+            return await self._ask(context)
+        except ContextTooLong:
+            if self._shortened or not context.history:
+                raise
+            self._shortened = True
+            log.warning("context_cut_for_this_turn", messages=len(context.history))
+            return await self._ask(context)
+
+    async def _ask(self, context: ReasoningContext) -> Completion:
+        """One model call; without the history once that was found not to fit."""
+        seen = context.without_history(_CUT) if self._shortened else context
+        request = replace(seen.request(), model=self._rules.model)
+        completion = await self._llm.complete(request, self._on_text() if self._rules.streams else None)
+        weight = completion.usage.input_tokens + completion.usage.output_tokens
+        if completion.usage.input_tokens and not self._shortened:
+            self._count(Counted(len(request.messages) + 1, weight))
+        return completion
 
     async def handle_text_response(self, completion: Completion, context: ReasoningContext) -> Step:
         text = self._safety.hide_secrets(clean(completion.text))

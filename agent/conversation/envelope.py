@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from agent.model.approval import ApprovalState, ConsentPlace
 from agent.model.ids import OPERATOR
 from agent.model.session import Thread, Turn
+from agent.model.submission import parse_once
 from agent.store.turns import Journal
 from agent.workspace.scope import Scope, scope_of
 from channels.message import ChatType, IncomingMessage
@@ -31,6 +32,12 @@ class Envelope:
     def message(self) -> IncomingMessage:
         """The newest message: where the reply goes, and to what."""
         return self.messages[-1]
+
+    @property
+    def model(self) -> str | None:
+        """The model this turn asks for: of a `/once`, else the thread's own; None for the settings'."""
+        once = parse_once(self.message.text)
+        return once.model if once else self.thread.model
 
     @property
     def is_operator(self) -> bool:

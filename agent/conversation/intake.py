@@ -16,17 +16,25 @@ from agent.conversation import replies
 from agent.conversation.ports import Deliveries, TurnSignals
 from agent.conversation.session_manager import SessionManager
 from agent.conversation.settle import question_message
+from agent.errors import NotYours
 from agent.model.approval import Answer, ApprovalState, Decided, NotDecided, PendingApproval, decide
-from agent.model.ids import ApprovalId, UserId, user_id
-from agent.model.session import Thread, ThreadState
+from agent.model.ids import ApprovalId, ThreadId, UserId, user_id
+from agent.model.session import BusyMode, Thread, ThreadState
 from agent.model.submission import (
     ApprovalResponse,
+    Clear,
+    Compact,
     ExecApproval,
     Interrupt,
     NewThread,
+    Redo,
+    Resume,
     Submission,
+    SwitchThread,
+    Undo,
     UserInput,
     is_bare_word,
+    parse_once,
     parse_submission,
 )
 from agent.safety.access import AccessPolicy, Allowed, Ignored, NeedsPairing, decide_access
@@ -42,6 +50,7 @@ from channels.message import IncomingMessage, OutgoingMessage, ReplyKind
 log = structlog.get_logger(__name__)
 
 CLOSED = AccessPolicy()
+_BUSY = (ThreadState.PROCESSING, ThreadState.AWAITING_APPROVAL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +77,7 @@ class Intake:
         policies: Mapping[str, AccessPolicy],
         signals: TurnSignals,
         deliveries: Deliveries,
+        busy_mode: BusyMode,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -76,6 +86,7 @@ class Intake:
         self._policies = policies
         self._signals = signals
         self._deliveries = deliveries
+        self._default_busy_mode = busy_mode
 
     async def accept(self, message: IncomingMessage) -> Accepted:
         """Take a message. It is durable when this returns; the platform may then be told that we have it."""
@@ -142,7 +153,20 @@ class Intake:
                 return self._answer_word(tx, arrival, thread, answer)
             case Interrupt():
                 return self._stop(tx, arrival, thread)
-            case UserInput(content=content) if not content.lstrip().startswith("/"):
+            case SwitchThread(thread_id=wanted):
+                return self._switch(tx, arrival, thread, ThreadId(wanted))
+            case Undo() | Redo() | Resume() if thread.state in _BUSY:
+                inbox.note(tx, message.delivery_key, now)
+                self._say(tx, arrival, replies.BUSY)
+                return Accepted(thread.id)
+            case Clear() if thread.state in _BUSY:
+                self._interrupt(tx, arrival, thread)
+                return self._enqueue(tx, arrival, thread, Lane.TURN)
+            case Undo() | Redo() | Resume() | Clear() | Compact():
+                return self._enqueue(tx, arrival, thread, Lane.TURN)
+            case UserInput(content=content) if not content.lstrip().startswith("/") or (
+                is_operator and parse_once(content)
+            ):
                 return self._queue(tx, arrival, thread)
             case _:
                 return self._enqueue(tx, arrival, thread, Lane.CONTROL)
@@ -153,7 +177,12 @@ class Intake:
             again = question_message(pending, uuid4(), arrival.message.replies_go_to)
             again = again.model_copy(update={"text": replies.still_waiting(pending.tool) + again.text})
             self._post(tx, outbox.add(tx, again, arrival.now))
+        elif thread.state is ThreadState.PROCESSING and self._busy_mode(thread) is BusyMode.INTERRUPT:
+            self._cut_off(tx, thread)
         return self._enqueue(tx, arrival, thread, Lane.TURN)
+
+    def _busy_mode(self, thread: Thread) -> BusyMode:
+        return BusyMode(thread.busy_mode) if thread.busy_mode else self._default_busy_mode
 
     def _enqueue(self, tx: Transaction, arrival: _Arrival, thread: Thread, lane: Lane) -> Accepted:
         inbox.append(tx, thread.id, lane, arrival.message, arrival.now)
@@ -227,20 +256,45 @@ class Intake:
                 self._post(tx, outbox.add(tx, amendment, now))
         tx.after_commit(partial(self._signals.wake, pending.thread, Lane.TURN))
 
+    def _switch(self, tx: Transaction, arrival: _Arrival, here: Thread, wanted: ThreadId) -> Accepted:
+        """Lead this place to another thread of the same person, and show the question it may be waiting with."""
+        inbox.note(tx, arrival.message.delivery_key, arrival.now)
+        try:
+            thread = self._sessions.switch(tx, arrival.message, here, wanted)
+        except NotYours:
+            self._say(tx, arrival, replies.NO_SUCH_THREAD, ReplyKind.ERROR)
+            return Accepted(here.id)
+        self._say(tx, arrival, replies.SWITCHED.format(thread=thread.id, title=thread.title or "no title"))
+        if pending := approvals.open_of(tx, thread.id):
+            again = question_message(pending, uuid4(), arrival.message.replies_go_to)
+            self._post(tx, outbox.add(tx, again, arrival.now))
+        return Accepted(thread.id)
+
     # -- stopping ------------------------------------------------------------------------------------------------
     def _stop(self, tx: Transaction, arrival: _Arrival, thread: Thread) -> Accepted:
         inbox.note(tx, arrival.message.delivery_key, arrival.now)
+        was_busy = turns.open_turn(tx, thread.id) is not None
+        if not self._interrupt(tx, arrival, thread) and not was_busy:
+            self._say(tx, arrival, replies.NOTHING_TO_STOP)
+        return Accepted(thread.id)
+
+    def _interrupt(self, tx: Transaction, arrival: _Arrival, thread: Thread) -> int:
+        """End what runs, waits or is asked on a thread; says how many waiting messages were dropped, and gives it."""
         dropped = inbox.drop_waiting(tx, thread.id, arrival.now)
-        turn = turns.open_turn(tx, thread.id)
         if pending := approvals.open_of(tx, thread.id):
             self.close_question(tx, pending, ApprovalState.CANCELLED, by=thread.user, now=arrival.now)
-        elif turn is not None:
+        else:
+            self._cut_off(tx, thread)
+        if dropped:
+            self._say(tx, arrival, replies.stopped_note((), (), dropped))
+        return dropped
+
+    def _cut_off(self, tx: Transaction, thread: Thread) -> None:
+        """End the running turn, if there is one; it tells by itself what it had done."""
+        if turn := turns.open_turn(tx, thread.id):
             turns.request_stop(tx, turn.id)
             tx.after_commit(partial(self._signals.stop, thread.id))
             tx.after_commit(partial(self._signals.wake, thread.id, Lane.TURN))
-        if dropped or turn is None:
-            self._say(tx, arrival, replies.stopped_note((), (), dropped) if dropped else replies.NOTHING_TO_STOP)
-        return Accepted(thread.id)
 
     # -- expiry --------------------------------------------------------------------------------------------------
     async def expire_questions(self) -> None:

@@ -90,6 +90,19 @@ class ThreadMemories:
         if known := self._known.get(thread):
             self._remember(thread, replace(known, view=view, history=known.history + entries))
 
+    async def current(self, thread: Thread) -> ThreadMemory:
+        """The memory of a thread in the middle of its turn: the turn itself may have shortened it meanwhile."""
+        return self._known.get(thread.id) or await self.load(thread)
+
+    def known(self, thread: ThreadId) -> ThreadMemory | None:
+        """What is remembered of a thread at this moment."""
+        return self._known.get(thread)
+
+    def swap(self, thread: ThreadId, view: HistoryView, history: tuple[ChatMessage, ...]) -> None:
+        """The history was shortened."""
+        if known := self._known.get(thread):
+            self._remember(thread, replace(known, view=view, history=history, counted=None))
+
     def forget(self, thread: ThreadId) -> None:
         """What is known may be wrong: read it anew next time."""
         self._known.pop(thread, None)

@@ -18,6 +18,10 @@ class Journal(Protocol):
         """Before effects: all the turn has added so far, and which calls are about to run."""
         ...
 
+    async def take_more(self, messages: Sequence[ChatMessage]) -> str | None:
+        """Take what the person has written meanwhile into this turn, durably; None if there is nothing."""
+        ...
+
     async def record(self, messages: Sequence[ChatMessage]) -> None:
         """After effects: all the turn has added so far, their results included."""
         ...

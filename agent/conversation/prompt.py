@@ -14,6 +14,7 @@ from datetime import datetime
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from agent.llm.messages import ChatMessage, UserText
+from agent.model.submission import parse_once
 from channels.message import Attachment, ChatType, IncomingMessage
 
 SILENT = "NO_REPLY"
@@ -115,8 +116,10 @@ def _is_punctuation(character: str) -> bool:
 
 
 def _words(message: IncomingMessage) -> str:
+    once = parse_once(message.text)
+    text = once.text if once else message.text
     listed = "".join(_attachment(item) for item in message.attachments)
-    return f"{message.text}\n<attachments>{listed}\n</attachments>" if listed else message.text
+    return f"{text}\n<attachments>{listed}\n</attachments>" if listed else text
 
 
 def _attachment(item: Attachment) -> str:

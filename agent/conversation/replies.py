@@ -37,6 +37,9 @@ SOMETHING_BROKE = (
     "Something went wrong on my side while I worked on this. Your message is kept. Please try again; if it happens "
     "again, the operator finds the reason in the log."
 )
+BUSY = "A turn is running or waiting for an answer here. Stop it first with /stop, then try again."
+SWITCHED = "Switched to conversation {thread} ({title})."
+NO_SUCH_THREAD = "Error: thread not found. /resume lists your conversations."
 NEW_THREAD = "A new conversation begins here. The earlier one is kept (id {thread})."
 NOT_BUILT = "/{command} is not available yet."
 QUIT_REFUSED = "Only the operator may stop the bot. /stop ends what runs in this conversation."

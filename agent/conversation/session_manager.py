@@ -50,8 +50,25 @@ class SessionManager:
             raise NotYours(f"no thread {thread} of this user")
         return found
 
+    def switch(self, tx: Transaction, message: IncomingMessage, here: Thread, wanted: ThreadId) -> Thread:
+        """Lead the place of this message to another thread of the same person.
+
+        Raises NotYours for anybody else's, and for one that other eyes must not see here: a private thread is not
+        opened in a shared chat, nor one shared chat's thread in another.
+        """
+        thread = self.own(tx, wanted, here.user)
+        is_shared = message.metadata.chat_type.is_shared or thread.chat_type.is_shared
+        if is_shared and _chat(thread.key) != _chat(here.key):
+            raise NotYours(f"thread {wanted} belongs to another chat")
+        conversations.bind(tx, here.key, thread.id, thread.generation)
+        return thread
+
     @staticmethod
     def key(message: IncomingMessage, *, is_operator: bool) -> ConversationKey:
         """The conversation key of a message. The user is part of it: members of a group do not share a thread."""
         user = ids.user_id(message.address.channel, message.sender.user_id, is_operator=is_operator)
         return ConversationKey(user, message.address.channel, message.external_thread_id)
+
+
+def _chat(key: ConversationKey) -> tuple[str, str]:
+    return key.channel, key.external_thread_id.partition("/")[0]

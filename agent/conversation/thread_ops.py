@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -16,12 +17,14 @@ from agent.conversation.envelope import Envelope
 from agent.conversation.live import Live, TurnPlace
 from agent.conversation.memories import ThreadMemories, ThreadMemory
 from agent.conversation.ports import Journal
+from agent.conversation.room import RoomKeeper
 from agent.conversation.settle import Settlement
 from agent.llm.base import LLMProvider, ToolDefinition
 from agent.llm.messages import UserText
 from agent.loop.agentic_loop import run_agentic_loop
 from agent.loop.context import ReasoningContext
 from agent.model.approval import ApprovalState
+from agent.model.session import BusyMode
 from agent.safety.layer import SafetyLayer
 from agent.store import conversations
 from agent.store.base import Store, Transaction
@@ -30,6 +33,7 @@ from agent.tools.base import ToolContext
 from agent.tools.execute import ToolExecutor
 from agent.tools.registry import LocalToolsFor, ToolRegistry
 from agent.workspace.identity import Identity
+from channels.message import IncomingMessage
 
 log = structlog.get_logger(__name__)
 
@@ -45,6 +49,7 @@ class ChatSettings:
     approval_timeout: timedelta
     live_channels: frozenset[str]
     local_tools_for: LocalToolsFor
+    busy_mode: BusyMode
 
 
 class ThreadOps:
@@ -62,6 +67,7 @@ class ThreadOps:
         safety: SafetyLayer,
         identity: Identity,
         memories: ThreadMemories,
+        room: RoomKeeper,
         live: Live,
     ) -> None:
         self._settings = settings
@@ -73,12 +79,13 @@ class ThreadOps:
         self._safety = safety
         self._identity = identity
         self._memories = memories
+        self._room = room
         self._live = live
 
     async def process_user_input(self, envelope: Envelope, journal: Journal) -> Settlement:
         """Serve a turn, from its start or from where an earlier run left it."""
         await self._llm.warm_up()
-        context = await self._context(envelope)
+        context = await self._context(envelope, make_room=True)
         if unreleased := _unreleased(envelope):
             return settle.not_released(envelope, context, unreleased)
         if envelope.turn.stop_requested:
@@ -88,12 +95,19 @@ class ThreadOps:
         finish = await run_agentic_loop(delegate, context, max_iterations=limit)
         return settle.settle(envelope, finish, self._clock.now(), self._settings.approval_timeout)
 
+    def words(self, messages: Sequence[IncomingMessage]) -> str:
+        """Messages as the model is told them."""
+        return prompt.user_text(messages, self._clock.now(), prompt.zone_of(messages[-1], self._settings.zone))
+
     async def context_so_far(self, envelope: Envelope) -> ReasoningContext:
         """What a turn that was cut off has done, by its journal."""
         return await self._context(envelope)
 
-    async def _context(self, envelope: Envelope) -> ReasoningContext:
-        memory = await self._memories.load(envelope.thread)
+    async def _context(self, envelope: Envelope, *, make_room: bool = False) -> ReasoningContext:
+        if make_room and not envelope.journal.messages:
+            memory = await self._room.make_room(envelope.thread, envelope.scope)
+        else:
+            memory = await self._memories.current(envelope.thread)
         added = envelope.journal.messages or (await self._user_message(envelope, memory),)
         return ReasoningContext(
             system=await self._prefix(envelope, memory),
@@ -149,6 +163,8 @@ class ThreadOps:
             max_iterations=self._settings.max_iterations,
             auto_approve=self._settings.auto_approve,
             streams=message.address.channel in self._settings.live_channels,
+            model=envelope.model,
+            steers=BusyMode(envelope.thread.busy_mode or self._settings.busy_mode) is BusyMode.STEER,
         )
         return ChatDelegate(
             envelope,
@@ -160,6 +176,7 @@ class ThreadOps:
             journal=journal,
             live=self._live,
             rules=rules,
+            count=partial(self._memories.note_count, envelope.thread.id),
         )
 
 

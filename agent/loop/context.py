@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from agent.llm.base import CompletionRequest, ToolDefinition
-from agent.llm.messages import AssistantTurn, ChatMessage, ToolResult
+from agent.llm.messages import AssistantTurn, ChatMessage, ToolResult, UserText
 from agent.model.tool_call import ToolCall
 
 
@@ -27,6 +27,10 @@ class ReasoningContext:
     def without_tools(self) -> ReasoningContext:
         """The context for a last answer: the model must reply in words."""
         return replace(self, force_text=True)
+
+    def without_history(self, note: str) -> ReasoningContext:
+        """The context of this turn alone, with a word on what is missing."""
+        return replace(self, history=(UserText(note),))
 
     def request(self, *, max_tokens: int = 4096, temperature: float = 0.7) -> CompletionRequest:
         """The model call for this context."""

@@ -22,6 +22,14 @@ class ThreadState(StrEnum):
     COMPLETED = "completed"
 
 
+class BusyMode(StrEnum):
+    """What a message does while a turn runs: waits, joins the running turn, or ends it and takes its place."""
+
+    QUEUE = "queue"
+    STEER = "steer"
+    INTERRUPT = "interrupt"
+
+
 class ThreadEvent(StrEnum):
     """What can happen to a conversation."""
 

@@ -224,12 +224,26 @@ def parse_text(text: str) -> Submission:
     """What a text means, by the first rule that matches; `UserInput` with the untouched text if none does."""
     trimmed = text.strip()
     lower = trimmed.lower()
-    if exact := _EXACT.get(lower):
+    if exact := _EXACT.get(lower) or _EXACT.get(_without_flag(lower)):
         return exact
     for rule in _RULES:
         if (found := rule(trimmed, lower)) is not None:
             return found
     return UserInput(text)
+
+
+@dataclass(frozen=True, slots=True)
+class Once:
+    """A message for one model, whichever the thread uses otherwise."""
+
+    model: str
+    text: str
+
+
+def parse_once(text: str) -> Once | None:
+    """`/once MODEL text`, or None."""
+    match = re.fullmatch(r"/once\s+(\S+)\s+(\S.*)", text.strip(), re.IGNORECASE | re.DOTALL)
+    return Once(match[1], match[2]) if match else None
 
 
 def starts_turn(submission: Submission) -> bool:
@@ -245,6 +259,13 @@ def is_bare_word(text: str) -> bool:
 def parse_uuid(text: str) -> UUID | None:
     """The UUID in one of the four usual spellings, or None."""
     return UUID(text.removeprefix("urn:uuid:")) if _UUID.fullmatch(text) else None
+
+
+def _without_flag(lower: str) -> str:
+    """A command without `--now`, which may stand anywhere behind its name."""
+    if not lower.startswith("/") or NOW_FLAG not in lower:
+        return ""
+    return " ".join(word for word in lower.split() if word != NOW_FLAG)
 
 
 def _expected(trimmed: str, lower: str) -> Submission | None:

@@ -14,6 +14,7 @@ from agent.model.approval import ConsentPlace
 from agent.model.history import HistoryView
 from agent.model.ids import SessionId, ThreadId, UserId
 from agent.model.session import Session, Thread, ThreadState
+from agent.store import facts
 from agent.store.base import Transaction
 from agent.store.codec import ADDRESS
 from agent.store.sql import insert_ignore, upsert
@@ -73,6 +74,7 @@ def open_thread(
             "chat_type": chat_type,
             "address": ADDRESS.dump_json(address).decode(),
             "state": ThreadState.IDLE,
+            "model": facts.get(tx, DEFAULT_MODEL) or None,
             "created_at": now,
             "updated_at": now,
         },
@@ -131,6 +133,20 @@ def threads_of(tx: Transaction, user: UserId, limit: int = 50) -> Sequence[Threa
         select(threads).where(threads.c.user_id == user).order_by(threads.c.updated_at.desc()).limit(limit)
     ).mappings()
     return [_thread(row) for row in rows]
+
+
+DEFAULT_MODEL = "default-model"
+"""The fact that holds the model of threads begun from now on."""
+
+
+def set_model(tx: Transaction, thread: ThreadId, model: str | None) -> None:
+    """Let a thread use a model of its own; None for the settings'."""
+    tx.connection.execute(update(threads).where(threads.c.id == thread).values(model=model))
+
+
+def set_busy_mode(tx: Transaction, thread: ThreadId, mode: str | None) -> None:
+    """What messages do while a turn of this thread runs; None for the settings' choice."""
+    tx.connection.execute(update(threads).where(threads.c.id == thread).values(busy_mode=mode))
 
 
 def current(tx: Transaction, key: ConversationKey) -> Thread | None:

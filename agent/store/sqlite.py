@@ -149,15 +149,21 @@ def _alone(connection: Connection, job: _Job[Any]) -> list[_Done[Any] | BaseExce
 
 def _resolve(settled: list[tuple[_Job[Any], _Done[Any] | BaseException]]) -> None:
     for job, outcome in settled:
-        match outcome:
-            case _Done(result=result, actions=actions):
+        job.loop.call_soon(_settle, job, outcome)  # each on its own: a faulty action keeps nobody else waiting
+
+
+def _settle(job: _Job[Any], outcome: _Done[Any] | BaseException) -> None:
+    match outcome:
+        case _Done(result=result, actions=actions):
+            try:
                 for action in actions:
-                    job.loop.call_soon(action)  # each on its own: a faulty one keeps nobody waiting
+                    action()
+            finally:
                 if not job.future.done():
                     job.future.set_result(result)
-            case BaseException():
-                if not job.future.done():
-                    job.future.set_exception(outcome)
+        case BaseException():
+            if not job.future.done():
+                job.future.set_exception(outcome)
 
 
 def _translated(error: BaseException) -> BaseException:

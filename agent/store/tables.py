@@ -9,6 +9,7 @@ from sqlalchemy import (
     ForeignKey,
     Index,
     Integer,
+    LargeBinary,
     MetaData,
     Table,
     Text,
@@ -317,6 +318,33 @@ findings = Table(
     metadata,
     Column("digest", Text, primary_key=True),
     Column("sent_at", Instant, nullable=False),
+)
+
+# What people typed in as credentials, encrypted; the other columns are authenticated with it, the last two excepted.
+credentials = Table(
+    "credentials",
+    metadata,
+    Column("user_id", Text, primary_key=True),
+    Column("name", Text, primary_key=True),
+    Column("ciphertext", LargeBinary, nullable=False),
+    Column("salt", LargeBinary, nullable=False),
+    Column("nonce", LargeBinary, nullable=False),
+    Column("provider", Text),
+    Column("host_pattern", Text),
+    Column("expires_at", Instant),
+    Column("created_at", Instant, nullable=False),
+    Column("updated_at", Instant, nullable=False),
+)
+
+# Threads whose next message is a credential.
+pending_auths = Table(
+    "pending_auths",
+    metadata,
+    Column("thread_id", Uuid, ForeignKey("threads.id"), primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("user_id", Text, nullable=False),
+    Column("created_at", Instant, nullable=False),
+    Column("expires_at", Instant, nullable=False),
 )
 
 # Small facts that outlive a restart: the last private chat of the operator, failure counts.

@@ -2,31 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from agent.clock import Clock
-from agent.llm.messages import ChatMessage
-from agent.model.ids import ThreadId, TurnId
-from agent.store import turns
+from agent.conversation.envelope import Envelope
+from agent.llm.messages import ChatMessage, UserText
+from agent.store import inbox, turns
 from agent.store.base import Store, Transaction
 from agent.store.codec import dump_message
+from agent.store.inbox import Lane
 from agent.store.turns import StepKind
+from agent.turns.claim import in_one_breath, stands_alone
+from channels.message import IncomingMessage
+
+Words = Callable[[Sequence[IncomingMessage]], str]
 
 
 class StepJournal:
-    """Writes what a turn adds, each message once. `kept` and `length` tell what earlier runs have written."""
+    """Writes what a turn adds, each message once, going on where earlier runs of it left off.
 
-    def __init__(
-        self, store: Store, clock: Clock, thread: ThreadId, epoch: int, turn: TurnId, *, kept: int, length: int
-    ) -> None:
+    `words` tells how messages that join the turn are put to the model.
+    """
+
+    def __init__(self, store: Store, clock: Clock, envelope: Envelope, words: Words) -> None:
         self._store = store
         self._clock = clock
-        self._thread = thread
-        self._epoch = epoch
-        self._turn = turn
-        self._kept = kept
-        self._length = length
+        self._thread = envelope.thread.id
+        self._epoch = envelope.thread.epoch
+        self._turn = envelope.turn.id
+        self._kept = len(envelope.journal.messages)
+        self._length = envelope.journal.length
+        self._words = words
 
     async def begin(self, messages: Sequence[ChatMessage], calls: Sequence[str]) -> None:
         """Before effects: all the turn has added so far, and which calls are about to run."""
@@ -35,6 +42,25 @@ class StepJournal:
     async def record(self, messages: Sequence[ChatMessage]) -> None:
         """After effects: all the turn has added so far, their results included."""
         await self._write(messages, ())
+
+    async def take_more(self, messages: Sequence[ChatMessage]) -> str | None:
+        """Take what the person has written meanwhile into this turn; None if there is nothing."""
+        start, steps = self.unwritten(messages)
+        text = await self._store.write(partial(self._take, start, steps))
+        if text is not None:
+            self._length, self._kept = start + len(steps) + 1, len(messages) + 1
+        return text
+
+    def _take(self, start: int, steps: Sequence[tuple[StepKind, str]], tx: Transaction) -> str | None:
+        turns.fenced_place(tx, self._thread, self._epoch)
+        waiting = in_one_breath(inbox.waiting(tx, self._thread, Lane.TURN))
+        if not waiting or stands_alone(waiting[0].message):
+            return None
+        inbox.take(tx, self._thread, self._turn, waiting[0].seq, waiting[-1].seq)
+        text = self._words([each.message for each in waiting])
+        told = (StepKind.MESSAGE, dump_message(UserText(text)))
+        turns.add_steps(tx, self._turn, start, [*steps, told], self._clock.now())
+        return text
 
     def unwritten(self, messages: Sequence[ChatMessage]) -> tuple[int, list[tuple[StepKind, str]]]:
         """The number of the next step, and the steps still to be written for these messages."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 
 import structlog
@@ -20,6 +20,7 @@ from agent.conversation.live import Live, TurnBegan, TurnEnded
 from agent.conversation.memories import ThreadMemories
 from agent.conversation.ports import Deliveries
 from agent.conversation.settle import Settlement
+from agent.conversation.thread_commands import Commit
 from agent.conversation.thread_ops import turn_place
 from agent.errors import Fenced
 from agent.llm.errors import (
@@ -32,21 +33,19 @@ from agent.llm.errors import (
 )
 from agent.loop.context import ReasoningContext
 from agent.model import ids
-from agent.model.approval import ApprovalState, ConsentPlace
 from agent.model.history import HistoryView
 from agent.model.ids import ThreadId
-from agent.model.session import Thread, Turn, TurnState
-from agent.store import approvals, conversations, inbox, outbox, turns
+from agent.model.session import Thread
+from agent.store import approvals, inbox, outbox, turns
 from agent.store.base import Store, Transaction
 from agent.store.errors import StoreError
 from agent.store.inbox import Lane, Waiting
-from agent.store.turns import Journal
+from agent.turns.claim import ThreadTask, claim, next_command
 from agent.turns.journal import StepJournal
 from channels.message import IncomingMessage, OutgoingMessage, ReplyKind
 
 log = structlog.get_logger(__name__)
 
-MERGE_AT_MOST = 20
 RETRY_AFTER = timedelta(seconds=2)
 
 
@@ -111,22 +110,21 @@ class TurnRunner:
 
     # -- turns ---------------------------------------------------------------------------------------------------
     async def _serve_turns(self, thread: ThreadId) -> None:
-        while (envelope := await self._store.write(partial(_claim, thread, self._clock.now()))) is not None:
-            with structlog.contextvars.bound_contextvars(
-                channel=envelope.message.address.channel, thread_id=str(thread), turn_id=str(envelope.turn.id)
-            ):
-                await self._serve_turn(envelope)
+        while (taken := await self._store.write(partial(claim, thread, self._clock.now()))) is not None:
+            match taken:
+                case Envelope(message=message, turn=turn):
+                    with structlog.contextvars.bound_contextvars(
+                        channel=message.address.channel, thread_id=str(thread), turn_id=str(turn.id)
+                    ):
+                        await self._serve_turn(taken)
+                case ThreadTask(waiting=waiting):
+                    with structlog.contextvars.bound_contextvars(
+                        channel=waiting.message.address.channel, thread_id=str(thread)
+                    ):
+                        await self._serve_task(taken)
 
     async def _serve_turn(self, envelope: Envelope) -> None:
-        journal = StepJournal(
-            self._store,
-            self._clock,
-            envelope.thread.id,
-            envelope.thread.epoch,
-            envelope.turn.id,
-            kept=len(envelope.journal.messages),
-            length=envelope.journal.length,
-        )
+        journal = StepJournal(self._store, self._clock, envelope, self._agent.words)
         place = turn_place(envelope)
         self._live.publish(TurnBegan(place))
         try:
@@ -190,9 +188,28 @@ class TurnRunner:
             tx.after_commit(partial(self._deliveries.offer, parcel))
         return view
 
+    # -- commands that change history --------------------------------------------------------------------------------
+    async def _serve_task(self, task: ThreadTask) -> None:
+        commit = await self._prepared(task)
+        await self._store.write(partial(self._commit_task, task, commit))
+
+    async def _prepared(self, task: ThreadTask) -> Commit:
+        try:
+            return await self._agent.change_history(task.command, task.thread, task.waiting.message)
+        except (Fenced, StoreError):
+            raise
+        except Exception:
+            log.exception("command_broke")
+            return lambda tx: replies.SOMETHING_BROKE
+
+    def _commit_task(self, task: ThreadTask, commit: Commit, tx: Transaction) -> None:
+        turns.fenced_place(tx, task.thread.id, task.thread.epoch)
+        if inbox.finish_one(tx, task.thread.id, task.waiting.seq, self._clock.now()):
+            self._reply(tx, task.thread, task.waiting, CommandReply(commit(tx)))
+
     # -- commands ------------------------------------------------------------------------------------------------
     async def _serve_commands(self, thread: ThreadId) -> None:
-        while (found := await self._store.write(partial(_next_command, thread))) is not None:
+        while (found := await self._store.write(partial(next_command, thread))) is not None:
             owner, waiting = found
             with structlog.contextvars.bound_contextvars(
                 channel=waiting.message.address.channel, thread_id=str(thread)
@@ -213,74 +230,19 @@ class TurnRunner:
             return CommandReply(replies.SOMETHING_BROKE)
 
     def _commit_command(self, thread: Thread, waiting: Waiting, reply: CommandReply, tx: Transaction) -> None:
-        now = self._clock.now()
-        if not inbox.finish_one(tx, thread.id, waiting.seq, now):
-            return  # another process has answered it
+        if inbox.finish_one(tx, thread.id, waiting.seq, self._clock.now()):  # else another process has answered it
+            self._reply(tx, thread, waiting, reply)
+
+    def _reply(self, tx: Transaction, thread: Thread, waiting: Waiting, reply: CommandReply) -> None:
         message = OutgoingMessage(
             id=ids.reply_id(thread.id, f"command {waiting.seq}"),
             address=waiting.message.replies_go_to,
             kind=ReplyKind.NOTICE,
             text=reply.text,
         )
-        tx.after_commit(partial(self._deliveries.offer, outbox.add(tx, message, now)))
+        tx.after_commit(partial(self._deliveries.offer, outbox.add(tx, message, self._clock.now())))
         if reply.quits:
             tx.after_commit(self._quit_bot)
-
-
-# -- in the transaction --------------------------------------------------------------------------------------------
-def _claim(thread_id: ThreadId, now: datetime, tx: Transaction) -> Envelope | None:
-    """Take a thread over: the turn that is open there, or the next messages. None if there is nothing to do."""
-    thread = turns.advance(tx, thread_id)
-    if thread is None:
-        return None
-    turn = turns.open_turn(tx, thread_id)
-    if turn is None:
-        return _begin(tx, thread, now)
-    if turn.state is TurnState.WAITING:
-        if approvals.open_of(tx, thread_id) is not None:
-            return None
-        turns.go_on(tx, thread, turn, now)
-    messages = tuple(waiting.message for waiting in inbox.of_turn(tx, turn.id))
-    return _envelope(tx, thread, turn, messages, turns.journal(tx, turn.id), approvals.decisions(tx, turn.id))
-
-
-def _begin(tx: Transaction, thread: Thread, now: datetime) -> Envelope | None:
-    taken = _mergeable(inbox.waiting(tx, thread.id, Lane.TURN, MERGE_AT_MOST))
-    if not taken:
-        return None
-    turn = Turn(ids.turn_id(thread.id, taken[0].seq), thread.id, thread.turn_count, TurnState.RUNNING, now)
-    messages = tuple(waiting.message for waiting in taken)
-    turns.begin(tx, thread, turn, "\n".join(message.text for message in messages))
-    inbox.take(tx, thread.id, turn.id, taken[0].seq, taken[-1].seq)
-    return _envelope(tx, thread, turn, messages, Journal((), frozenset(), 0), {})
-
-
-def _envelope(
-    tx: Transaction,
-    thread: Thread,
-    turn: Turn,
-    messages: tuple[IncomingMessage, ...],
-    journal: Journal,
-    decisions: dict[str, ApprovalState],
-) -> Envelope:
-    place = ConsentPlace.of(messages[-1].address, messages[-1].metadata.chat_type)
-    return Envelope(thread, turn, messages, journal, decisions, conversations.consented(tx, thread.session, place))
-
-
-def _mergeable(waiting: Sequence[Waiting]) -> Sequence[Waiting]:
-    """The first message and those right after it that belong to the same breath: plain texts of the same place."""
-    taken: list[Waiting] = []
-    for each in waiting:
-        if taken and each.message.address != taken[0].message.address:
-            break
-        taken.append(each)
-    return taken
-
-
-def _next_command(thread_id: ThreadId, tx: Transaction) -> tuple[Thread, Waiting] | None:
-    waiting = inbox.waiting(tx, thread_id, Lane.CONTROL, 1)
-    thread = conversations.get(tx, thread_id)
-    return (thread, waiting[0]) if waiting and thread else None
 
 
 def _model_reply(error: LLMError) -> str:

@@ -38,7 +38,7 @@ class ChatApi:
         body = await read_json(request, SendBody)
         message_id = _idempotency_key(request) or uuid4()
         self._admit()
-        address = await self._address(body.thread_id)
+        address = await self._address(body.thread_id, message_id)
         metadata = MessageMetadata(chat_type=ChatType.PRIVATE, timezone=body.timezone)
         accepted = await self._submit(str(message_id), address, body.content, metadata)
         # Another page of the operator learns that the conversation went on; the text itself is in the store alone.
@@ -49,7 +49,7 @@ class ChatApi:
     async def approval(self, request: web.Request) -> web.StreamResponse:
         """Take the answer to an approval question. Only the first answer to a question counts."""
         body = await read_json(request, ApprovalBody)
-        address = await self._address(body.thread_id)
+        address = await self._address(body.thread_id, body.request_id)
         answer = {
             "request_id": str(body.request_id),
             "approved": body.action is not ApprovalAction.DENY,
@@ -82,14 +82,15 @@ class ChatApi:
             text = f"At most {SENDS_PER_WINDOW} messages a minute; wait {seconds} seconds and send it again."
             raise Refused(429, "rate_limited", text, {"Retry-After": str(seconds)})
 
-    async def _address(self, thread_id: UUID | str | None) -> Address:
+    async def _address(self, thread_id: UUID | str | None, message_id: UUID) -> Address:
+        """Where a message belongs. A new conversation is named after its first message: a repeat opens no second."""
         match thread_id:
             case None:
                 return Address(channel=self._channel.name, chat_id=MAIN_CONVERSATION)
             case UUID():
                 return await self._backend.address_of(thread_id)
             case _:
-                return Address(channel=self._channel.name, chat_id=uuid4().hex)
+                return Address(channel=self._channel.name, chat_id=message_id.hex)
 
     async def _submit(self, message_id: str, address: Address, text: str, metadata: MessageMetadata) -> Accepted:
         message = IncomingMessage(

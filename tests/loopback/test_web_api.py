@@ -134,6 +134,14 @@ async def test_a_new_conversation_gets_a_place_of_its_own_each_time(bench: Bench
     assert len({first, second, "main"}) == 3
 
 
+async def test_a_repeated_first_message_opens_one_conversation(bench: Bench) -> None:
+    for _ in range(2):
+        await bench.send({"content": "hi", "thread_id": "new"}, BEARER | {"Idempotency-Key": REQUEST_ID})
+
+    first, second = bench.messages
+    assert first.delivery_key == second.delivery_key
+
+
 async def test_somebody_elses_thread_does_not_exist(bench: Bench) -> None:
     foreign = str(uuid4())
 

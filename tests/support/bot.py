@@ -13,6 +13,7 @@ from agent.store.open import open_store
 from agent.turns.engine import Handlers
 from agent.workspace.seeding import seed
 from bot.compose import build_core
+from bot.presenter import StepSurface
 from channels.base import Accepted
 from channels.message import ChatType, IncomingMessage, OutgoingMessage
 from config.settings import Settings
@@ -56,12 +57,15 @@ class Bot:
         self.settings = make_settings(home, _VARIABLES | dict(variables or {}))
         self.telegram = MemoryChannel("telegram")
         self.slack = MemoryChannel("slack")
-        self.channels = {"telegram": self.telegram, "slack": self.slack}
+        self.channels: dict[str, MemoryChannel] = {"telegram": self.telegram, "slack": self.slack}
+        self.steps: dict[str, StepSurface] = {}
         self.quit = asyncio.Event()
 
     async def __aenter__(self) -> Self:
         self.store = open_store(self.home)
-        self.core = build_core(self.settings, self.store, self.channels, {}, self.quit.set, self.clock, self._provider)
+        self.core = build_core(
+            self.settings, self.store, self.channels, self.steps, self.quit.set, self.clock, self._provider
+        )
         await seed(self.core.workspace)
         self._stop = asyncio.Event()
         self._task = asyncio.ensure_future(self._serve())
@@ -112,7 +116,9 @@ class Bot:
         channel = on or self.telegram
 
         def found() -> list[Posted]:
-            return [p for p in channel.posted if (fits in p.message.text + p.text if isinstance(fits, str) else fits(p))]
+            return [
+                p for p in channel.posted if (fits in p.message.text + p.text if isinstance(fits, str) else fits(p))
+            ]
 
         try:
             async with asyncio.timeout(PATIENCE_SECONDS), channel.changed:

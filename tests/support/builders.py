@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from itertools import count
+from uuid import UUID
 
-from channels.message import Address, ChatType, IncomingMessage, MessageMetadata, Sender
+from agent.model.history import HistoryView
+from agent.model.ids import SessionId, ThreadId, UserId
+from agent.model.session import Thread, ThreadState
+from channels.message import Address, ChatType, ConversationKey, IncomingMessage, MessageMetadata, Sender
 
 NOON = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
 _numbers = count(1)
@@ -35,4 +39,26 @@ def make_message(
             chat_type=chat_type, structured=structured, addressed_to_bot=addressed, answers_approval=answers
         ),
         received_at=NOON,
+    )
+
+
+def make_thread(chat_type: ChatType = ChatType.PRIVATE, *, user: str = "telegram:5") -> Thread:
+    """A thread in its first turn."""
+    return Thread(
+        id=ThreadId(UUID(int=1)),
+        session=SessionId(UUID(int=3)),
+        user=UserId(user),
+        key=ConversationKey(user, "telegram", "5"),
+        generation=0,
+        chat_type=chat_type,
+        state=ThreadState.PROCESSING,
+        epoch=1,
+        turn_count=1,
+        entry_count=0,
+        view=HistoryView(),
+        model=None,
+        busy_mode=None,
+        title="",
+        created_at=NOON,
+        updated_at=NOON,
     )

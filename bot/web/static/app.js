@@ -8,7 +8,7 @@ const $ = (id) => document.getElementById(id);
 const input = $("input");
 
 // `threadId` and `conversation` are null in a conversation that nothing was sent to yet.
-const now = { threadId: null, conversation: "main", isNew: false, isBusy: false, loading: 0 };
+const now = { threadId: null, conversation: "main", isNew: false, isBusy: false, loading: 0, view: 0 };
 const unread = new Set();
 const ownKeys = new Set();
 let known = [];
@@ -29,12 +29,16 @@ const log = new Log({
 
 async function openThread(threadId) {
   const ticket = ++now.loading;
+  const isOther = threadId !== now.threadId;
+  if (isOther) now.view += 1;
   banner("");
   try {
     const history = await api.history(threadId);
     if (ticket !== now.loading) return;
-    Object.assign(now, { threadId: history.thread_id, conversation: history.conversation, isNew: false });
-    log.showHistory(history);
+    // Before its first message the main conversation has no thread that could be named.
+    const named = threadId || history.turns.length ? history.thread_id : null;
+    Object.assign(now, { threadId: named, conversation: history.conversation, isNew: false });
+    log.showHistory(history, !isOther);
     const last = history.turns.at(-1);
     lastSent = history.turns.findLast((each) => each.user_input)?.user_input ?? "";
     setBusy(last !== undefined && ["running", "pending"].includes(last.state));
@@ -50,6 +54,7 @@ async function openThread(threadId) {
 
 function openNew() {
   now.loading += 1;
+  now.view += 1;
   Object.assign(now, { threadId: null, conversation: null, isNew: true });
   log.clear();
   setBusy(false);
@@ -121,19 +126,23 @@ function say(text) {
 }
 
 async function deliver(text, key, box) {
-  const { loading } = now;
+  const { loading, view } = now;
+  box.classList.add("sending");
   sending += 1;
   setBusy(true);
   try {
     const receipt = await api.send(text, now.isNew ? "new" : now.threadId, key);
-    if (loading === now.loading) {
+    box.classList.remove("sending");
+    if (view === now.view) {
       if (receipt.thread_id) now.threadId = receipt.thread_id;
       Object.assign(now, { conversation: receipt.conversation, isNew: false });
+      if (loading !== now.loading) reload(); // the history was read while this was on its way
     }
     refreshSoon();
   } catch (error) {
     if (error.status === 401) closed();
-    if (loading === now.loading) {
+    box.classList.remove("sending");
+    if (view === now.view) {
       setBusy(false);
       log.ownFailed(box, error.message, () => deliver(text, key, box));
     }

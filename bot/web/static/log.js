@@ -34,7 +34,9 @@ export class Log {
     return this.log.childElementCount === 0;
   }
 
-  showHistory(history) {
+  // With `keepsUnsent`, messages that have not reached the bot stay: the history does not hold them.
+  showHistory(history, keepsUnsent = false) {
+    const unsent = keepsUnsent ? [...this.log.querySelectorAll(".sending, .unsent")] : [];
     this.clear();
     for (const turn of history.turns) {
       if (turn.user_input !== null) this.addOwn(turn.user_input);
@@ -50,6 +52,7 @@ export class Log {
       if (open.description) card.body.append(element("p", "", open.description));
       card.body.append(codeBlock(visible(open.parameters), open.tool_name));
     }
+    for (const box of unsent) this.#append(box);
     this.toEnd(true);
   }
 

@@ -37,6 +37,20 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("thread_id", "call_id", name=op.f("pk_archive")),
     )
     op.create_table(
+        "credentials",
+        sa.Column("user_id", sa.Text(), nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("ciphertext", sa.LargeBinary(), nullable=False),
+        sa.Column("salt", sa.LargeBinary(), nullable=False),
+        sa.Column("nonce", sa.LargeBinary(), nullable=False),
+        sa.Column("provider", sa.Text(), nullable=True),
+        sa.Column("host_pattern", sa.Text(), nullable=True),
+        sa.Column("expires_at", sa.BigInteger(), nullable=True),
+        sa.Column("created_at", sa.BigInteger(), nullable=False),
+        sa.Column("updated_at", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("user_id", "name", name=op.f("pk_credentials")),
+    )
+    op.create_table(
         "drafts",
         sa.Column("reply_id", sa.Uuid(), nullable=False),
         sa.Column("platform_id", sa.Text(), nullable=False),
@@ -226,6 +240,16 @@ def upgrade() -> None:
         sa.Column("body", sa.Text(), nullable=False),
         sa.ForeignKeyConstraint(["thread_id"], ["threads.id"], name=op.f("fk_entries_thread_id")),
         sa.PrimaryKeyConstraint("thread_id", "position", name=op.f("pk_entries")),
+    )
+    op.create_table(
+        "pending_auths",
+        sa.Column("thread_id", sa.Uuid(), nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("user_id", sa.Text(), nullable=False),
+        sa.Column("created_at", sa.BigInteger(), nullable=False),
+        sa.Column("expires_at", sa.BigInteger(), nullable=False),
+        sa.ForeignKeyConstraint(["thread_id"], ["threads.id"], name=op.f("fk_pending_auths_thread_id")),
+        sa.PrimaryKeyConstraint("thread_id", name=op.f("pk_pending_auths")),
     )
     op.create_table(
         "prefixes",

@@ -23,9 +23,7 @@ def in_group(text: str = "hello", *, name: str = "Alice", title: str | None = No
 
 
 def in_zone(name: str | None) -> IncomingMessage:
-    return make_message().model_copy(
-        update={"metadata": MessageMetadata(chat_type=ChatType.PRIVATE, timezone=name)}
-    )
+    return make_message().model_copy(update={"metadata": MessageMetadata(chat_type=ChatType.PRIVATE, timezone=name)})
 
 
 @given(st.text(), st.text(), st.text(min_size=1))
@@ -37,7 +35,7 @@ def test_names_are_data_that_cannot_leave_their_brackets(name: str, title: str, 
     assert len(head.splitlines()) == 1
     assert head.startswith("[")
     assert head.endswith("]")
-    assert not set("[]<>\"@") & set(head[1:-1])
+    assert not set('[]<>"@') & set(head[1:-1])
 
 
 @given(st.text(min_size=1))
@@ -75,7 +73,9 @@ def test_changed_notes_are_told_apart() -> None:
 
 
 @given(
-    st.none() | st.sampled_from(["", "Nowhere/At_All", "../../etc/passwd", "/etc/localtime", "Europe", "UTC\0"]) | st.text()
+    st.none()
+    | st.sampled_from(["", "Nowhere/At_All", "../../etc/passwd", "/etc/localtime", "Europe", "UTC\0"])
+    | st.text()
 )
 def test_unknown_zone_falls_back(name: str | None) -> None:
     zone = zone_of(in_zone(name), BERLIN)
@@ -97,8 +97,21 @@ def test_silent_token_with_a_little_punctuation_is_silence(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "NO_REPL", "no_reply", "No_Reply", "NO_REPLY thanks", "NO_REPLY.....", "NO_REPLYa", "NO_REPLY1", "NO_REPLY…"]
-    + ["I say NO_REPLY", "*NO_REPLY*", "NO_REPLY. NO_REPLY", "NO_REPLY é"],
+    [
+        "",
+        "NO_REPL",
+        "no_reply",
+        "No_Reply",
+        "NO_REPLY thanks",
+        "NO_REPLY.....",
+        "NO_REPLYa",
+        "NO_REPLY1",
+        "NO_REPLY…",
+        "I say NO_REPLY",
+        "*NO_REPLY*",
+        "NO_REPLY. NO_REPLY",
+        "NO_REPLY é",
+    ],
 )
 def test_anything_else_is_said(text: str) -> None:
     assert not is_silent(text)

@@ -67,13 +67,13 @@ def test_question_shows_every_argument_whole_and_as_code(pending: PendingApprova
 
     values = list(pending.display.values())
     assert all(shown(value) in question for value in values)
-    assert blocks(question) == [as_markdown_reads(shown(value)) + "\n" for value in values]
+    assert blocks(question) == [as_markdown_reads(shown(value) + "\n") for value in values]
     assert question.startswith("**Approval needed: shell**\n\nRun a command.")
 
 
 @pytest.mark.parametrize("text", ["```\nrm -rf /\n```", "a\r```\rb", "x\n   ````` \ny", "`" * 40])
 def test_backticks_do_not_end_the_block(text: str) -> None:
-    assert blocks(replies.question(replace(PENDING, display={"command": text}))) == [as_markdown_reads(text) + "\n"]
+    assert blocks(replies.question(replace(PENDING, display={"command": text}))) == [as_markdown_reads(text + "\n")]
 
 
 def test_long_argument_is_not_cut() -> None:

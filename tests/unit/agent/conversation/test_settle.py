@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
-from uuid import UUID
 
 import pytest
 from hypothesis import given
@@ -20,35 +19,20 @@ from agent.loop.agentic_loop import Exhausted, Failed, Finish, LoopOutcome, Need
 from agent.loop.context import ReasoningContext
 from agent.model import ids
 from agent.model.approval import ApprovalState
-from agent.model.ids import SessionId, ThreadId, UserId
-from agent.model.session import Thread, ThreadState, Turn, TurnState
+from agent.model.session import ThreadState, Turn, TurnState
 from agent.model.tool_call import ToolCall
 from agent.store.turns import Journal
-from channels.message import ChatType, ConversationKey, ReplyKind
-from tests.support.builders import NOON, make_message
+from channels.message import ChatType, ReplyKind
+from tests.support.builders import NOON, make_message, make_thread
 
 DAY = timedelta(hours=24)
-THREAD = ThreadId(UUID(int=1))
+THREAD = make_thread().id
 TURN = Turn(ids.turn_id(THREAD, 1), THREAD, 0, TurnState.RUNNING, NOON)
 
 
 def make_envelope(chat_type: ChatType = ChatType.PRIVATE, text: str = "please") -> Envelope:
     message = make_message(text, user="5", chat_id="5", chat_type=chat_type, message_id="m1")
-    thread = Thread(
-        id=THREAD,
-        session=SessionId(UUID(int=3)),
-        user=UserId("telegram:5"),
-        key=ConversationKey("telegram:5", "telegram", "5"),
-        generation=0,
-        chat_type=chat_type,
-        state=ThreadState.PROCESSING,
-        epoch=1,
-        turn_count=1,
-        entry_count=0,
-        title="",
-        created_at=NOON,
-        updated_at=NOON,
-    )
+    thread = make_thread(chat_type)
     return Envelope(thread, TURN, (message,), Journal((), frozenset(), 0), {}, frozenset())
 
 
@@ -180,10 +164,10 @@ def test_reply_points_at_the_question_in_a_shared_chat_only() -> None:
 
 def test_two_runs_of_one_turn_give_their_answer_the_same_id() -> None:
     """A turn's reply exists once. Invariant 3."""
-    first, second = (
-        settle.settle(replace(make_envelope(), turn=replace(TURN, number=n)), Finish(Responded("x"), make_context()), NOON, DAY)
-        for n in (0, 1)
-    )
+    envelope, finish = make_envelope(), Finish(Responded("x"), make_context())
+
+    first = settle.settle(envelope, finish, NOON, DAY)
+    second = settle.settle(replace(envelope, thread=replace(envelope.thread, epoch=2)), finish, NOON + DAY, DAY)
 
     assert first.replies[0].id == second.replies[0].id
     assert first.replies[0].kind is ReplyKind.ANSWER

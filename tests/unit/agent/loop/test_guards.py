@@ -13,12 +13,44 @@ from agent.model.tool_call import ToolCall
 # Each prefix and each verb of the specification's list, 3.5.
 PREFIXES = ("Let me", "I'll", "I will", "I'm going to", "I\u2019ll", "I\u2019m going to", "LET ME")
 VERBS = (
-    ("search", "look up", "check", "fetch", "find", "read the", "write the", "create", "run the", "execute", "query")
-    + ("retrieve", "add it", "add the", "add this", "add that", "update the", "delete", "remove the", "look into")
+    "search",
+    "look up",
+    "check",
+    "fetch",
+    "find",
+    "read the",
+    "write the",
+    "create",
+    "run the",
+    "execute",
+    "query",
+    "retrieve",
+    "add it",
+    "add the",
+    "add this",
+    "add that",
+    "update the",
+    "delete",
+    "remove the",
+    "look into",
 )
 EXCLUSIONS = (
-    ("explain", "know", "think", "summarize", "summarise", "clarify", "describe", "help", "understand", "break")
-    + ("outline", "walk you", "provide", "suggest", "elaborate", "start by")
+    "explain",
+    "know",
+    "think",
+    "summarize",
+    "summarise",
+    "clarify",
+    "describe",
+    "help",
+    "understand",
+    "break",
+    "outline",
+    "walk you",
+    "provide",
+    "suggest",
+    "elaborate",
+    "start by",
 )
 
 

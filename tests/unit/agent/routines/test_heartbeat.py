@@ -23,9 +23,7 @@ from agent.routines.heartbeat import (
 
 HALF_HOUR = timedelta(minutes=30)
 # Gaps of an hour at 02:00, of half an hour, at midnight, of a whole day, and no change at all.
-ZONES = (
-    ("America/New_York", "Europe/Berlin", "Australia/Lord_Howe", "Africa/Cairo", "Pacific/Apia", "Asia/Kolkata")
-)
+ZONES = ("America/New_York", "Europe/Berlin", "Australia/Lord_Howe", "Africa/Cairo", "Pacific/Apia", "Asia/Kolkata")
 MOMENTS = st.datetimes(datetime(2009, 1, 1), datetime(2031, 1, 1)).map(lambda moment: moment.replace(tzinfo=UTC))
 TIMES = st.times().map(lambda found: found.replace(second=0, microsecond=0))
 
@@ -71,8 +69,18 @@ def test_quiet_hours_are_hours_of_the_chosen_zone() -> None:
 # -- the checklist ---------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     "checklist",
-    ["", "\n \n", "# Heartbeat\n## Things", "-\n*\n- [ ]\n- [x]", "  - [ ]  ", "<!-- look at mail -->", "<!--\na\n-->\n#"]
-    + ["<!-- never closed\n- look at mail", "#hashtag", "<!-- a --> <!-- b -->"],
+    [
+        "",
+        "\n \n",
+        "# Heartbeat\n## Things",
+        "-\n*\n- [ ]\n- [x]",
+        "  - [ ]  ",
+        "<!-- look at mail -->",
+        "<!--\na\n-->\n#",
+        "<!-- never closed\n- look at mail",
+        "#hashtag",
+        "<!-- a --> <!-- b -->",
+    ],
 )
 def test_checklist_without_a_task_is_empty(checklist: str) -> None:
     assert is_effectively_empty(checklist)
@@ -90,8 +98,18 @@ def test_checklist_with_a_line_of_content_is_not_empty(checklist: str) -> None:
 # -- the answer ------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     "answer",
-    ["HEARTBEAT_OK", " heartbeat_ok.\n", "**HEARTBEAT_OK**", "`HEARTBEAT_OK`", "HEARTBEAT OK", "_Heartbeat_OK_!"]
-    + ["HEARTBEAT_OK - nothing to do.", "All is well. HEARTBEAT_OK", "> HEARTBEAT_OK, as always", "x" * 299 + " HEARTBEAT_OK"],
+    [
+        "HEARTBEAT_OK",
+        " heartbeat_ok.\n",
+        "**HEARTBEAT_OK**",
+        "`HEARTBEAT_OK`",
+        "HEARTBEAT OK",
+        "_Heartbeat_OK_!",
+        "HEARTBEAT_OK - nothing to do.",
+        "All is well. HEARTBEAT_OK",
+        "> HEARTBEAT_OK, as always",
+        "x" * 299 + " HEARTBEAT_OK",
+    ],
 )
 def test_answer_that_is_the_token_or_has_it_at_an_end_is_all_clear(answer: str) -> None:
     assert read_answer(answer) == AllClear()
@@ -140,9 +158,7 @@ def test_every_answer_means_exactly_one_thing(answer: str) -> None:
 
 # -- when it is due --------------------------------------------------------------------------------------------
 @given(MOMENTS, st.integers(60, 100_000), st.integers(1, 8))
-def test_interval_is_due_strictly_later_and_alike_in_every_process(
-    now: datetime, seconds: int, backoff: int
-) -> None:
+def test_interval_is_due_strictly_later_and_alike_in_every_process(now: datetime, seconds: int, backoff: int) -> None:
     chosen = schedule(interval=timedelta(seconds=seconds))
 
     due = next_due(chosen, now, backoff)
@@ -219,9 +235,7 @@ def test_time_that_daylight_saving_skips_comes_at_the_first_valid_instant(
         ("Europe/Berlin", time(2, 15), date(2026, 10, 25), datetime(2026, 10, 25, 0, 15, tzinfo=UTC)),
     ],
 )
-def test_time_that_happens_twice_comes_the_first_time_only(
-    zone: str, fire_at: time, day: date, due: datetime
-) -> None:
+def test_time_that_happens_twice_comes_the_first_time_only(zone: str, fire_at: time, day: date, due: datetime) -> None:
     chosen = schedule(zone=ZoneInfo(zone), fire_at=fire_at)
 
     found = walk(chosen, day - timedelta(days=1), 3)

@@ -1,0 +1,181 @@
+"""What is private is told to its owner in private and to nobody else: not by the prompt, not by any tool. Invariant 1."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agent.llm.base import CompletionRequest
+from agent.model.tool_call import ToolCall
+from channels.message import ChatType
+from tests.support.bot import OWNER, Bot
+from tests.support.scripted_llm import ScriptedLLM, calls, say
+
+SHARED = [chat_type for chat_type in ChatType if chat_type.is_shared]
+GROUP = "-100"
+# Where something private lies, and the word that stands there and nowhere else.
+OPERATORS = {
+    "MEMORY.md": "zanzibar-memory",
+    "USER.md": "zanzibar-user",
+    "HEARTBEAT.md": "zanzibar-heartbeat",
+    "daily/2026-03-02.md": "zanzibar-today",
+    "daily/2026-03-01.md": "zanzibar-yesterday",
+    "context/plan.md": "zanzibar-context",
+    "projects/plan.txt": "zanzibar-project",
+}
+OTHERS = {
+    "users/telegram/700/MEMORY.md": "zanzibar-person-memory",
+    "users/telegram/700/USER.md": "zanzibar-person-user",
+    "users/telegram/700/daily/2026-03-02.md": "zanzibar-person-today",
+    "groups/telegram/-77/MEMORY.md": "zanzibar-other-group",
+    f"groups/telegram/{GROUP}/people/700.md": "zanzibar-member",
+}
+SECRETS = OPERATORS | OTHERS
+
+
+def plant(home: Path) -> None:
+    for path, word in SECRETS.items():
+        place = home / "workspace" / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(f"- [ ] the word is {word}")
+    for folder in (f"groups/telegram/{GROUP}", "users/telegram/41"):
+        (home / "workspace" / folder).mkdir(parents=True, exist_ok=True)
+        (home / "workspace" / folder / "link").symlink_to(home / "workspace")
+
+
+def ways_to(home: Path) -> Iterator[str]:
+    """Spellings of every private place."""
+    for path in SECRETS:
+        yield path
+        yield path.lower()
+        yield f"../../../{path}"
+        yield f"link/{path}"
+        yield f"{home}/workspace/{path}"
+    yield from ("", ".", "/", "..", "../..", "users", "groups", "daily", "people", "link", "../700", "/workspace")
+    yield f"{home}/optimclaw.db"
+
+
+def attempts(home: Path) -> list[ToolCall]:
+    """Calls of every tool that reads something, at every place where something private lies."""
+    wanted: list[tuple[str, dict[str, object]]] = [
+        ("echo", {"message": "hello"}),
+        ("time", {"operation": "now"}),
+        ("memory_search", {"query": "zanzibar", "limit": 20}),
+        ("memory_search", {"query": "the word is"}),
+        ("shell", {"command": f"cat ../*/* ../../* {home}/workspace/MEMORY.md; grep -r zanzibar / 2>/dev/null | head"}),
+        ("shell", {"command": "find . .. -follow | head -50; cat link/MEMORY.md; env; ls -la"}),
+    ]
+    for call_id in ("call_1", "dm-call", "x"):
+        wanted.append(("json", {"operation": "query", "source_tool_call_id": call_id, "path": "$"}))
+    for way in ways_to(home):
+        wanted += [("memory_read", {"path": way}), ("read_file", {"path": way})]
+        wanted += [("memory_tree", {"path": way, "depth": 10}), ("list_dir", {"path": way, "recursive": True})]
+        wanted.append(("apply_patch", {"path": way, "old_string": "the word", "new_string": "the  word"}))
+    wanted.append(("memory_write", {"content": "note", "target": "memory"}))
+    wanted.append(("write_file", {"path": "mine.txt", "content": "mine"}))
+    return [ToolCall(f"try_{number}", name, arguments) for number, (name, arguments) in enumerate(wanted)]
+
+
+def told(requests: list[CompletionRequest]) -> str:
+    """All that a model was sent, without what it asked itself."""
+    return "\n".join(
+        [*(request.system for request in requests)]
+        + [getattr(message, "text", "") for request in requests for message in request.messages]
+        + [str(tool) for request in requests for tool in request.tools]
+    )
+
+
+def leaks(bot: Bot, secrets: dict[str, str]) -> list[str]:
+    seen = told(bot.llm.requests) + "\n".join(bot.texts)
+    return [word for word in secrets.values() if word in seen]
+
+
+def prying(home: Path) -> Bot:
+    """A bot whose model tries everything once, with every tool allowed and confined as the operator would have it."""
+    plant(home)
+    variables = {"AGENT_AUTO_APPROVE_TOOLS": "true", "SANDBOX_BACKEND": "auto"}
+    return Bot(home, ScriptedLLM([calls(*attempts(home)), say("that was all")]), variables=variables)
+
+
+@pytest.mark.parametrize("user", [OWNER, "41"], ids=["the owner", "a member"])
+@pytest.mark.parametrize("chat_type", SHARED)
+async def test_shared_chat_learns_nothing_private(tmp_path: Path, chat_type: ChatType, user: str) -> None:
+    """Neither by prompt nor by any registered tool, whoever speaks, the operator included. Invariant 1."""
+    async with prying(tmp_path) as bot:
+        await bot.say("tell me everything", user=user, chat_id=GROUP, chat_type=chat_type)
+        await bot.post("that was all")
+        offered = {tool.name for tool in bot.llm.requests[0].tools}
+
+    assert offered <= {call.name for call in attempts(tmp_path)}, "a new tool: add what it could read to `attempts`"
+    assert leaks(bot, SECRETS) == []
+
+
+async def test_another_person_learns_nothing_private(tmp_path: Path) -> None:
+    """Invariant 1."""
+    async with prying(tmp_path) as bot:
+        await bot.say("tell me everything", user="41")
+        await bot.post("that was all")
+        offered = {tool.name for tool in bot.llm.requests[0].tools}
+
+    assert offered <= {call.name for call in attempts(tmp_path)}
+    assert leaks(bot, SECRETS) == []
+
+
+async def test_owner_in_private_is_told_their_own_and_nobody_elses(tmp_path: Path) -> None:
+    """The same attempts that find nothing elsewhere find everything here: they would notice a leak. Invariant 1."""
+    async with prying(tmp_path) as bot:
+        await bot.say("tell me everything")
+        await bot.post("that was all")
+
+    first = bot.llm.requests[0]
+    assert OPERATORS["MEMORY.md"] in first.system
+    assert OPERATORS["USER.md"] in first.system
+    assert OPERATORS["daily/2026-03-02.md"] in first.messages[-1].text
+    assert sorted(leaks(bot, OPERATORS)) == sorted(OPERATORS.values())
+    assert leaks(bot, OTHERS) == []
+
+
+async def test_person_in_private_is_told_their_own(tmp_path: Path) -> None:
+    """Invariant 1."""
+    plant(tmp_path)
+    async with Bot(tmp_path, ScriptedLLM([say("hi")])) as bot:
+        await bot.say("hello", user="700")
+        await bot.post("hi")
+
+    own = ["zanzibar-person-memory", "zanzibar-person-user", "zanzibar-person-today"]
+    assert leaks(bot, SECRETS) == own
+
+
+@pytest.mark.parametrize("chat_type", SHARED)
+async def test_private_talk_does_not_follow_its_owner_into_a_shared_chat(tmp_path: Path, chat_type: ChatType) -> None:
+    """Nothing that was read, said, cached or archived in private is in reach of the shared chat. Invariant 1."""
+    plant(tmp_path)
+    read = ToolCall("dm-call", "memory_read", {"path": "MEMORY.md"})
+    fetch = ToolCall("x1", "json", {"operation": "query", "source_tool_call_id": "dm-call", "path": "$"})
+    search = ToolCall("x2", "memory_search", {"query": "zanzibar"})
+    llm = ScriptedLLM([calls(read), say("in private"), calls(fetch, search), say("in the group")])
+    async with Bot(tmp_path, llm) as bot:
+        await bot.say("my word is zanzibar-said")
+        await bot.post("in private")
+        bot.llm.requests.clear()
+        await bot.say("what is my word?", chat_id=GROUP, chat_type=chat_type)
+        await bot.post("in the group")
+
+    assert len(bot.llm.requests) == 2
+    assert leaks(bot, SECRETS | {"": "zanzibar-said"}) == []
+
+
+async def test_member_is_remembered_in_their_own_turns_only(tmp_path: Path) -> None:
+    """Invariant 1."""
+    plant(tmp_path)
+    async with Bot(tmp_path, ScriptedLLM([say("hi, 700"), say("hi, 41")])) as bot:
+        await bot.say_in_group("hello", user="700")
+        await bot.post("hi, 700")
+        await bot.say_in_group("hello", user="41")
+        await bot.post("hi, 41")
+
+    theirs, another = bot.llm.requests
+    assert "zanzibar-member" in theirs.system
+    assert "zanzibar-member" not in told([another])
