@@ -215,7 +215,11 @@ class _Life:
             present = start(core.presenter.run())
             work = start(core.engine.run(handlers))
             receive = [start(core.gateway.receive(name, core.intake.accept)) for name in channels]
-            others = [start(supervise("expiry", core.expiry.run, core.clock)), start(self._warm_up())]
+            others = [
+                start(supervise("expiry", core.expiry.run, core.clock)),
+                start(supervise("pruning", core.pruner.run, core.clock)),
+                start(self._warm_up()),
+            ]
             if core.heartbeat_enabled:
                 others.append(start(supervise("heartbeat", core.heartbeat.run, core.clock)))
             others += [start(_awaited(service)) for service in more]

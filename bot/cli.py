@@ -94,9 +94,9 @@ def load() -> Settings:
     """The settings; with faults all of them are printed and the program ends with 2."""
     import os
 
-    from bot.imports import without_rich
+    from bot.imports import lean_imports
 
-    with without_rich():
+    with lean_imports():
         import structlog  # noqa: F401
     from agent.llm.settings import PROVIDER_SETTINGS
     from channels.settings import CHANNEL_SETTINGS

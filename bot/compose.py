@@ -6,6 +6,7 @@ import importlib
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from zoneinfo import ZoneInfo
 
 from agent.agent_loop import Agent
@@ -16,14 +17,16 @@ from agent.conversation.compaction import Compactor
 from agent.conversation.intake import Intake
 from agent.conversation.live import Live
 from agent.conversation.memories import ThreadMemories
+from agent.conversation.pruning import SessionPruner
 from agent.conversation.room import RoomKeeper
 from agent.conversation.session_manager import SessionManager
 from agent.conversation.thread_commands import ThreadCommands
 from agent.conversation.thread_ops import ChatSettings, ThreadOps
+from agent.credentials.keys import load_master_key, system_keychain
+from agent.credentials.store import CredentialStore
 from agent.llm import PROVIDERS
 from agent.llm.base import LLMProvider
-from agent.llm.metered import MeteredProvider
-from agent.llm.retry import RetryingProvider
+from agent.llm.chain import BareProviders, build_chain
 from agent.loop.cost_guard import CostGuard, Limits
 from agent.model.session import BusyMode
 from agent.routines.heartbeat import HeartbeatRunner, HeartbeatSchedule
@@ -32,6 +35,7 @@ from agent.safety.layer import SafetyLayer
 from agent.store.base import Store
 from agent.store.search import SearchIndex
 from agent.tools.builtin import basic_tools, file_tools
+from agent.tools.builtin.auth import SecretDelete, SecretList, ToolAuth
 from agent.tools.execute import ToolExecutor
 from agent.tools.rates import RateWindows
 from agent.tools.registry import AnyTool, LocalToolsFor, ToolRegistry
@@ -43,7 +47,7 @@ from agent.workspace.workspace import FolderWorkspace
 from bot import __version__
 from bot.archive import OutputArchive, StoreLedger
 from bot.gateway import Gateway
-from bot.imports import without_rich
+from bot.imports import lean_imports
 from bot.notifier import OperatorNotifier, Targets
 from bot.presenter import Presenter, StepSurface
 from bot.sandboxed import LateSandbox, late_sandbox, shell_tool
@@ -69,6 +73,7 @@ class Core:
     gateway: Gateway
     presenter: Presenter
     expiry: ApprovalExpiry
+    pruner: SessionPruner
     heartbeat: HeartbeatRunner
     heartbeat_enabled: bool
     workspace: FolderWorkspace
@@ -81,7 +86,7 @@ def build_channels(settings: Settings) -> dict[str, Channel]:
     menu = tuple((command.name, command.help) for command in COMMANDS if not command.operator_only)
     found: dict[str, Channel] = {}
     for name, channel_settings in settings.channels.items():
-        with without_rich():
+        with lean_imports():
             channel_class = load(CHANNELS[name])
         extra = {"commands": menu} if name == "telegram" else {}
         found[name] = channel_class(channel_settings, **extra)
@@ -113,16 +118,23 @@ def build_core(
         Limits(settings.limits.max_cost_per_day_cents, settings.limits.max_actions_per_hour), StoreLedger(store), clock
     )
     make = make_provider or build_provider
-    llm = _guarded(make(settings, settings.llm.model), settings, guard, clock)
-    cheap_model = settings.llm.cheap_model
-    cheap = _guarded(make(settings, cheap_model), settings, guard, clock) if cheap_model else llm
+    models = build_chain(_bare_providers(settings, make), settings.llm, guard, clock, random.SystemRandom())
+    llm, cheap = models.main, models.cheap
     workspace = FolderWorkspace(settings.workspace, clock)
     identity = Identity(workspace, clock)
     archive = OutputArchive(store, clock)
     busy_mode = BusyMode(settings.agent.busy_mode.value)
     local_for = LocalToolsFor(settings.agent.local_tools_for.value)
     sandbox = late_sandbox(settings)
-    tools: list[AnyTool] = [*basic_tools(workspace, SearchIndex(store), archive.find, clock)]
+    vault = CredentialStore(
+        store, clock, partial(load_master_key, settings.secrets.master_key, settings.home, system_keychain())
+    )
+    tools: list[AnyTool] = [
+        *basic_tools(workspace, SearchIndex(store), archive.find, clock),
+        ToolAuth(vault),
+        SecretList(vault),
+        SecretDelete(vault),
+    ]
     if settings.agent.allow_local_tools:
         tools += [*file_tools(settings.workspace), shell_tool(sandbox, settings.workspace)]
     registry = ToolRegistry(tools)
@@ -195,6 +207,7 @@ def build_core(
         policies=policies(settings),
         signals=engine,
         deliveries=gateway,
+        vault=vault,
         busy_mode=busy_mode,
     )
     expiry = ApprovalExpiry(store, clock, intake)
@@ -217,6 +230,7 @@ def build_core(
         gateway,
         presenter,
         expiry,
+        SessionPruner(store, clock, memories, settings.session.idle_timeout),
         heartbeat,
         settings.heartbeat.enabled,
         workspace,
@@ -274,10 +288,18 @@ def build_provider(settings: Settings, model: str | None) -> LLMProvider:
     return provider
 
 
-def _guarded(provider: LLMProvider, settings: Settings, guard: CostGuard, clock: Clock) -> LLMProvider:
-    """Every call is allowed and paid for, each try of it alone."""
-    metered = MeteredProvider(provider, guard)
-    return RetryingProvider(metered, clock, random.SystemRandom(), settings.llm.max_retries)
+def _bare_providers(settings: Settings, make: MakeProvider) -> BareProviders:
+    chosen = settings.llm
+    return BareProviders(
+        make(settings, chosen.model),
+        make(settings, chosen.cheap_model) if chosen.cheap_model else None,
+        tuple(make(_choosing(settings, ref.provider), ref.model) for ref in chosen.fallback),
+    )
+
+
+def _choosing(settings: Settings, provider: str) -> Settings:
+    """The settings as they were if this provider had been chosen."""
+    return settings.model_copy(update={"llm": settings.llm.model_copy(update={"provider": provider})})
 
 
 def _policy(settings: AccessSettings) -> AccessPolicy:

@@ -85,6 +85,8 @@ def _history(thread_id: UUID | None, tx: Transaction) -> History:
 
 def _rebind(thread_id: ThreadId, tx: Transaction) -> Address:
     """Where to write to reach this thread; a thread that its place has left is led to again."""
+    if thread_id == ids.thread_id(_MAIN, 0) and conversations.get(tx, thread_id) is None:
+        return Address(channel=WebChannel.name, chat_id=MAIN_CONVERSATION)  # shown to the page before it exists
     thread = _own(tx, thread_id)
     if conversations.current(tx, thread.key) != thread:
         conversations.bind(tx, thread.key, thread.id, thread.generation)

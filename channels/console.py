@@ -32,7 +32,16 @@ from rich.text import Text
 
 from channels.base import Accept, ChannelHealth, ChannelLimits, ChannelState, Delivery, Uncertain
 from channels.errors import ChannelError, Rejected
-from channels.message import Draft, OutgoingMessage, ReplyKind, StepState, ToolStep
+from channels.message import (
+    Attachment,
+    Draft,
+    EarlierMessage,
+    IncomingMessage,
+    OutgoingMessage,
+    ReplyKind,
+    StepState,
+    ToolStep,
+)
 from channels.one_shot import CHANNEL, CHAT_ID, OPERATOR_ID, console_message, visible
 
 QUIT_WORDS = frozenset({"/quit", "/exit"})
@@ -101,11 +110,12 @@ class ConsoleChannel:
     async def send(self, message: OutgoingMessage, delivery: Delivery) -> str:
         """Print the message above the prompt."""
         await self._connected.wait()
-        if message.kind not in (ReplyKind.NOTICE, ReplyKind.FINDING, ReplyKind.AMENDMENT):
-            self._busy = False
         await self._print_steps()
-        self._draft = None
-        self._finished = message.id
+        if self._ends_turn(message):
+            self._busy = False
+            self._draft = None
+            self._steps.clear()
+            self._finished = message.id
         await self._print(render(message))
         return str(message.id)
 
@@ -133,6 +143,12 @@ class ConsoleChannel:
         if user_id != OPERATOR_ID:
             raise Rejected(self.name, "the terminal has no user but the operator")
         return CHAT_ID
+
+    async def earlier(self, message: IncomingMessage, limit: int) -> tuple[EarlierMessage, ...]:
+        return ()  # the terminal has no threads that others write in
+
+    async def fetch(self, attachment: Attachment, limit_bytes: int) -> bytes:
+        raise Rejected(self.name, "the terminal brings no files")
 
     async def _read(self, session: PromptSession[str], file: FileHistory, accept: Accept) -> None:
         with patch_stdout(raw=True):
@@ -212,6 +228,18 @@ class ConsoleChannel:
             lines.append("working")
         above = "".join(f"\x1b[2m{line}\x1b[0m\n" for line in lines)
         return ANSI(f"{above}{PROMPT}")
+
+    def _ends_turn(self, message: OutgoingMessage) -> bool:
+        """Whether nothing runs any more. The reply to a command that was typed while a turn goes on ends nothing."""
+        match message.kind:
+            case ReplyKind.ANSWER | ReplyKind.APPROVAL:
+                return True
+            case ReplyKind.NOTICE | ReplyKind.ERROR:
+                return self._draft is None or self._draft[0] == message.id
+            case ReplyKind.FINDING | ReplyKind.AMENDMENT:
+                return False
+            case unreachable:
+                assert_never(unreachable)
 
     def _redraw(self) -> None:
         if self._session is not None and self._session.app.is_running:

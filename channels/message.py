@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from hashlib import sha256
 from typing import NamedTuple
 from urllib.parse import quote
 from uuid import UUID, uuid4
@@ -40,7 +41,7 @@ class ChatType(StrEnum):
 
 
 class Address(Edge):
-    """Where a reply goes. `thread_id`: a Telegram topic or Slack `thread_ts`; Discord threads are chats of their own."""
+    """Where a reply goes. `thread_id`: a Telegram topic or a Slack `thread_ts`; Discord threads are chats themselves."""
 
     channel: str
     chat_id: str
@@ -80,6 +81,7 @@ class MessageMetadata(Edge):
 
     `structured`: the text was made by the adapter from a tapped button or a page's form, not typed by a person.
     `answers_approval`: the id that the tapped button carried.
+    `is_edit`: a person changed a message sent before; the id is that message's. An edit never starts anything.
     """
 
     chat_type: ChatType
@@ -87,6 +89,7 @@ class MessageMetadata(Edge):
     is_reply_to_bot: bool = False
     structured: bool = False
     answers_approval: str | None = None
+    is_edit: bool = False
     reply_to: str | None = None
     timezone: str | None = None
     chat_title: str | None = None
@@ -124,15 +127,38 @@ class IncomingMessage(Edge):
         return f"{chat}/{quote(self.address.thread_id, safe='-.')}"
 
     @property
-    def delivery_key(self) -> str:
-        """The same for each delivery of the same message: the key that makes redeliveries harmless."""
+    def original_key(self) -> str:
+        """The delivery key of the message as it was first sent; for an edit, that of the message it changes."""
         channel, chat = self.address.channel, quote(self.address.chat_id, safe="-")
         return f"{channel}:{chat}:{self.message_id}"
+
+    @property
+    def delivery_key(self) -> str:
+        """The same for each delivery of the same message: the key that makes redeliveries harmless.
+
+        An edit has one of its own, which depends on its text.
+        """
+        if not self.metadata.is_edit:
+            return self.original_key
+        text = sha256(self.text.encode("utf-8", "surrogatepass")).hexdigest()
+        return f"{self.original_key}:edit:{text[:_EDIT_HASH]}"
 
     @property
     def replies_go_to(self) -> Address:
         """The place of the question, unless the adapter names another for replies (a new Slack thread)."""
         return self.reply_address or self.address
+
+
+_EDIT_HASH = 16
+
+
+class EarlierMessage(Edge):
+    """What somebody said in a thread before a message. `is_ours`: the bot said it itself."""
+
+    sender: Sender
+    text: str
+    sent_at: AwareDatetime
+    is_ours: bool = False
 
 
 class ReplyKind(StrEnum):

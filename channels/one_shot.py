@@ -12,8 +12,10 @@ from channels.base import Accept, ChannelHealth, ChannelLimits, ChannelState, De
 from channels.errors import Rejected
 from channels.message import (
     Address,
+    Attachment,
     ChatType,
     Draft,
+    EarlierMessage,
     IncomingMessage,
     MessageMetadata,
     OutgoingMessage,
@@ -66,20 +68,18 @@ class OneShotChannel:
         await asyncio.Event().wait()
 
     async def send(self, message: OutgoingMessage, delivery: Delivery) -> str:
-        """Print a reply. An answer, an error or a question ends the exchange; notices go to the error output."""
+        """Print a reply. Any reply ends the exchange; errors go to the error output."""
         if not self._ended.is_set():
             match message.kind:
-                case ReplyKind.ANSWER:
+                case ReplyKind.ANSWER | ReplyKind.NOTICE:  # a notice is the reply to a command
                     self._end(message.text, self._stdout, is_answered=True)
                 case ReplyKind.ERROR:
                     self._end(message.text, self._stderr, is_answered=False)
                 case ReplyKind.APPROVAL:
                     how = "Nothing was run. To answer, start `optimclaw chat` and say yes, always or no."
                     self._end(f"{message.text}\n\n{how}", self._stdout, is_answered=False)
-                case ReplyKind.NOTICE | ReplyKind.AMENDMENT:
-                    self._say(message.text, self._stderr)
-                case ReplyKind.FINDING:
-                    pass  # the operator hears of it where they chat
+                case ReplyKind.FINDING | ReplyKind.AMENDMENT:
+                    pass  # no reply to this message; the operator hears of it where they chat
                 case unreachable:
                     assert_never(unreachable)
         return str(message.id)
@@ -97,6 +97,12 @@ class OneShotChannel:
         if user_id != OPERATOR_ID:
             raise Rejected(self.name, "the terminal has no user but the operator")
         return CHAT_ID
+
+    async def earlier(self, message: IncomingMessage, limit: int) -> tuple[EarlierMessage, ...]:
+        return ()  # the terminal has no threads that others write in
+
+    async def fetch(self, attachment: Attachment, limit_bytes: int) -> bytes:
+        raise Rejected(self.name, "the terminal brings no files")
 
     def _end(self, text: str, stream: TextIO, *, is_answered: bool) -> None:
         self._say(text, stream)

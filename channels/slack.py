@@ -21,12 +21,15 @@ from slack_bolt.response import BoltResponse
 from slack_sdk.signature import SignatureVerifier
 
 from channels.base import Accept, Accepted, ChannelHealth, ChannelLimits, ChannelState, Delivery, Uncertain
+from channels.download import check_size
 from channels.errors import ChannelError, RateLimited, Unauthorized, Unavailable
-from channels.message import Draft, IncomingMessage, OutgoingMessage
+from channels.message import Attachment, Draft, EarlierMessage, IncomingMessage, OutgoingMessage
 from channels.pacing import Clock, SystemClock, backoff
 from channels.settings import GroupTrigger, SlackSettings
 from channels.slack_api import Names, SlackApi
 from channels.slack_events import NAME, Me, normalize_delivery
+from channels.slack_files import read_upload
+from channels.slack_history import earlier_of, thread_before
 from channels.slack_memory import Participation, Recent
 from channels.slack_render import MAX_TEXT
 from channels.slack_send import SlackSender
@@ -113,6 +116,25 @@ class SlackChannel:
         await self._connected()
         return await self._api.open_direct(user_id)
 
+    async def earlier(self, message: IncomingMessage, limit: int) -> tuple[EarlierMessage, ...]:
+        """What was said in the thread before a message, as `Channel` says."""
+        me, thread_ts = self._me, thread_before(message)
+        if me is None or thread_ts is None or limit < 1:
+            return ()
+        try:
+            async with asyncio.timeout(_EARLIER.total_seconds()):
+                chat_id = message.address.chat_id
+                said = await self._api.said_before(chat_id, thread_ts, message.message_id, limit)
+        except (ChannelError, TimeoutError) as error:
+            log.warning("slack_thread_not_read", error=type(error).__name__)
+            return ()
+        return tuple(self._with_known_name(each) for one in said if (each := earlier_of(one, me)) is not None)
+
+    async def fetch(self, attachment: Attachment, limit_bytes: int) -> bytes:
+        """Read an uploaded file as `Channel` says."""
+        check_size(NAME, attachment.size_bytes, limit_bytes)
+        return await read_upload(self._api.client, attachment, limit_bytes)
+
     async def handle_events(self, body: bytes, headers: Mapping[str, str]) -> tuple[int, str, str]:
         """Answer a request of Slack's Events API: status, content type and body. Unsigned ones are refused."""
         secret = self._settings.signing_secret
@@ -183,6 +205,13 @@ class SlackChannel:
             self._later(lambda: self._learn_names(user_id))
             return message
         known = {"display_name": names.display_name, "username": names.username or message.sender.username}
+        return message.model_copy(update={"sender": message.sender.model_copy(update=known)})
+
+    def _with_known_name(self, message: EarlierMessage) -> EarlierMessage:
+        names = self._people.get(message.sender.user_id)
+        if names is None:
+            return message
+        known = {"display_name": names.display_name, "username": names.username}
         return message.model_copy(update={"sender": message.sender.model_copy(update=known)})
 
     async def _learn_names(self, user_id: str) -> None:
@@ -267,6 +296,7 @@ class SlackChannel:
 
 _PLAIN = "text/plain"
 _STATUS = "is thinking…"
+_EARLIER = timedelta(seconds=3)
 _MOST_PEOPLE = 2048
 _MOST_CHORES = 100
 

@@ -19,6 +19,7 @@ from slack_sdk.web.async_slack_response import AsyncSlackResponse
 from channels.errors import ChannelError, RateLimited, Rejected, Unauthorized, Unavailable
 from channels.message import Address
 from channels.slack_events import NAME, Me
+from channels.slack_history import Said
 
 # Part number of a draft: a message that the finished answer has not replaced yet.
 DRAFT = -1
@@ -159,6 +160,21 @@ class SlackApi:
             cursor = page.response_metadata.next_cursor
             if not cursor:
                 return found
+        raise Unavailable(NAME, "too many messages to look through")
+
+    async def said_before(self, chat_id: str, thread_ts: str, ts: str, limit: int) -> Sequence[Said]:
+        """The last `limit` messages of a thread before `ts`, oldest first; raises `Unavailable` for an endless one."""
+        found: dict[str, Said] = {}  # Slack gives a thread from its beginning, and may give that on each page
+        cursor: str | None = None
+        for _ in range(_MOST_PAGES):
+            request = self.client.conversations_replies(
+                channel=chat_id, ts=thread_ts, latest=ts, inclusive=False, limit=_PAGE, cursor=cursor
+            )
+            page = await self._call(_SaidPage, request)
+            found |= {said.ts: said for said in page.messages if float(said.ts) < float(ts)}
+            cursor = page.response_metadata.next_cursor
+            if not cursor:
+                return sorted(found.values(), key=lambda said: float(said.ts))[-limit:]
         raise Unavailable(NAME, "too many messages to look through")
 
     async def _history(self, address: Address, since: str, cursor: str | None) -> AsyncSlackResponse:
@@ -324,6 +340,11 @@ class _Found(_Answer):
 
 class _Cursor(_Answer):
     next_cursor: str = ""
+
+
+class _SaidPage(_Answer):
+    messages: tuple[Said, ...] = ()
+    response_metadata: Annotated[_Cursor, BeforeValidator(_or_empty)] = _Cursor()
 
 
 class _Page(_Answer):

@@ -67,11 +67,13 @@ def normalize(
     joined: Container[Place] = frozenset(),
     always_addressed: bool = False,
 ) -> IncomingMessage | None:
-    """The message of a person, or None for what nobody wrote to us: bots, ourselves, edits, notices, empty texts.
+    """The message of a person, or None for what nobody wrote to us: bots, ourselves, notices, empty texts.
 
-    Slack reports a mention twice, as `app_mention` and as `message`; both give the same text and the same delivery key.
+    An edit is the changed message, marked as such, if its writer changed the text; a link preview is none. Slack reports a mention twice, as `app_mention` and as `message`; both give the same text and the same delivery key.
     `joined` are the threads in which the bot takes part: there it is addressed without a mention.
     """
+    if event.get("subtype") == "message_changed":
+        event = _edited(event)
     said = _parsed(_Event, event)
     if said is None or said.type not in _EVENTS or said.subtype not in _WRITTEN or said.hidden:
         return None
@@ -96,6 +98,7 @@ def normalize(
             chat_type=chat_type,
             addressed_to_bot=not chat_type.is_shared or always_addressed or is_mention or is_reply or is_joined,
             is_reply_to_bot=is_reply,
+            is_edit=said.edited is not None,
         ),
         received_at=now,
     )
@@ -176,7 +179,7 @@ def readable(text: str, own_user_id: str) -> str:
 # Slack Events API: the two events that carry what people write.
 _EVENTS = frozenset({"message", "app_mention"})
 # Slack Events API, message subtypes: an upload, and a thread reply also sent to the channel, are written by people. All
-# others are notices (edits, deletions and link previews come as `message_changed` or `message_deleted`).
+# others are notices (of a message changed by its writer or by a link preview, deleted, and so on).
 _WRITTEN = frozenset({"", "file_share", "thread_broadcast"})
 _SLACKBOT = "USLACKBOT"
 
@@ -208,6 +211,12 @@ class _File(_Payload):
     url_private: _Text = ""
 
 
+class _Mark(_Payload):
+    """Who edited a message. Link previews leave none, and keep the one that an earlier edit has left."""
+
+    user: _Text = ""
+
+
 class _Event(_Payload):
     type: str
     subtype: _Text = ""
@@ -220,6 +229,7 @@ class _Event(_Payload):
     thread_ts: _Text = ""
     parent_user_id: _Text = ""
     hidden: bool = False
+    edited: _Mark | None = None
     files: Annotated[tuple[_File, ...], BeforeValidator(lambda value: value or ())] = ()
 
 
@@ -275,6 +285,16 @@ def _parsed(model: type[_P], payload: Mapping[str, object]) -> _P | None:
         return model.model_validate(payload)
     except ValidationError:
         return None
+
+
+def _edited(event: Mapping[str, object]) -> Mapping[str, object]:
+    """The message inside a `message_changed`, as an event; empty where nobody changed its text."""
+    match event:
+        case {"message": {"user": str(writer), "edited": {"user": str(editor)}} as new, "previous_message": dict(old)}:
+            if editor == writer and new.get("text") != old.get("text"):
+                place = {key: event[key] for key in ("channel", "channel_type") if key in event}
+                return {"type": "message"} | new | place
+    return {}
 
 
 def _mention_of(user_id: str) -> re.Pattern[str]:

@@ -14,12 +14,15 @@ from urllib.parse import urlencode, urlsplit
 import structlog
 from telegram import Bot, User
 from telegram.error import Conflict, InvalidToken, TelegramError
+from yarl import URL
 
-from channels.base import Accept, ChannelHealth, ChannelLimits, ChannelState, Delivery, Uncertain
-from channels.errors import Rejected, Unauthorized
-from channels.message import Draft, OutgoingMessage
+from channels.base import Accept, ChannelHealth, ChannelLimits, ChannelState, Delivery, OnMigration, Uncertain
+from channels.download import check_size
+from channels.errors import RateLimited, Rejected, Unauthorized, Unavailable
+from channels.message import Attachment, Draft, EarlierMessage, IncomingMessage, OutgoingMessage
 from channels.pacing import Clock, SystemClock, backoff
 from channels.settings import GroupTrigger, TelegramMode, TelegramSettings, UncertainSend
+from channels.telegram_albums import Albums
 from channels.telegram_normalize import (
     ALLOWED_UPDATES,
     CHANNEL,
@@ -32,7 +35,7 @@ from channels.telegram_normalize import (
 from channels.telegram_receive import Receiver
 from channels.telegram_render import MAX_TEXT
 from channels.telegram_request import AiohttpRequest, FloodWait
-from channels.telegram_send import CURE, TelegramSender
+from channels.telegram_send import CURE, TelegramSender, translated
 
 log = structlog.get_logger(__name__)
 
@@ -52,7 +55,8 @@ _MOST_TOAST = 200
 class TelegramChannel:
     """A bot on Telegram.
 
-    `commands` (name without slash, what it does) become the menu of the platform's clients.
+    `commands` (name without slash, what it does) become the menu of the platform's clients. `on_migration` is told when
+    a group gets a new id, by the notice of the old chat and by that of the new one.
     """
 
     name: ClassVar[str] = CHANNEL
@@ -67,6 +71,7 @@ class TelegramChannel:
     ) -> None:
         # The library writes tokens and message texts to its log at level debug.
         logging.getLogger("telegram").setLevel(logging.WARNING)
+        self.on_migration: OnMigration | None = None
         self._settings = settings
         self._clock: Clock = clock or SystemClock()
         self._commands = tuple(commands)
@@ -82,7 +87,7 @@ class TelegramChannel:
         self._health = ChannelHealth(ChannelState.STARTING)
         self._connected = asyncio.Event()
         self._refused: Unauthorized | None = None
-        self._receiver: Receiver | None = None
+        self._albums: Albums | None = None
         self._notice = ""
         self._offset = 0
 
@@ -104,10 +109,10 @@ class TelegramChannel:
         await self._request.initialize()
         try:
             me = await self._introduce()
-            receiver = Receiver(me, accept, self._acknowledge, self._clock)
+            receiver = Receiver(me, accept, self._acknowledge, self._migrated, self._clock)
             self._connected.set()
             if self._settings.mode is TelegramMode.WEBHOOK:
-                self._receiver = receiver
+                self._albums = Albums(receiver.take, self._clock)
                 await self._persist(self._register_webhook)
                 await self._set_commands()
                 await asyncio.Event().wait()
@@ -120,7 +125,7 @@ class TelegramChannel:
             self._health = ChannelHealth(ChannelState.OFF, CURE)
             raise self._refused from None
         finally:
-            self._receiver = None
+            self._albums = None
             if self._refused is None:
                 self._connected.clear()
                 self._health = ChannelHealth(ChannelState.OFF)
@@ -155,6 +160,25 @@ class TelegramChannel:
             raise Rejected(CHANNEL, "a private chat is named by the numeric id of its user")
         return user_id
 
+    async def earlier(self, message: IncomingMessage, limit: int) -> tuple[EarlierMessage, ...]:
+        """Nothing: Telegram shows a bot no history."""
+        return ()
+
+    async def fetch(self, attachment: Attachment, limit_bytes: int) -> bytes:
+        """Read a file as `Channel` says. Telegram hands bots files of up to 20 MB."""
+        check_size(CHANNEL, attachment.size_bytes, limit_bytes)
+        if not attachment.source:
+            raise Rejected(CHANNEL, "a file without a handle")
+        try:
+            file = await self._bot.get_file(attachment.source)
+            check_size(CHANNEL, file.file_size, limit_bytes)
+            # A Bot API server in local mode names files of its machine: these are not ours to open.
+            if not (file.file_path or "").startswith(f"{self._bot.base_file_url}/"):
+                raise Rejected(CHANNEL, "the server has no address for this file")
+            return await self._request.download(CHANNEL, URL(file.file_path or ""), limit_bytes)
+        except TelegramError as error:
+            raise _about_file(error) from None  # an address in its text would hold the token
+
     async def handle_webhook(self, body: bytes, secret: str | None) -> int:
         """Take one delivery of Telegram's and give the HTTP status to answer with.
 
@@ -166,7 +190,8 @@ class TelegramChannel:
             (secret or "").encode("utf-8", "surrogatepass"), expected.get_secret_value().encode()
         ):
             return 401
-        if self._receiver is None:
+        albums = self._albums
+        if albums is None:
             return 503
         try:
             updates = readable([json.loads(body)])
@@ -174,7 +199,7 @@ class TelegramChannel:
             updates = []
         if not updates:
             return 400
-        await self._receiver.take(updates[0])
+        await albums.take(updates[0])
         return 200
 
     async def _introduce(self) -> Me:
@@ -262,6 +287,11 @@ class TelegramChannel:
         except TelegramError as error:  # it may be too old; its press counted all the same
             log.info("button_not_acknowledged", reason=str(error))
 
+    async def _migrated(self, old_chat_id: str, new_chat_id: str) -> None:
+        log.info("telegram_chat_migrated", old_chat_id=old_chat_id, new_chat_id=new_chat_id)
+        if self.on_migration is not None:
+            await self.on_migration(old_chat_id, new_chat_id)
+
     async def _persist(self, step: Callable[[], Awaitable[Result]]) -> Result:
         """Take a step until it succeeds, and keep the health up to date. A refused token is not waited out."""
         failures = 0
@@ -286,3 +316,12 @@ class TelegramChannel:
 def _privacy_notice(user: User) -> str:
     """What an operator must know who wants every message of a group answered. Says only what getMe reports."""
     return "" if user.can_read_all_group_messages else f"getMe reports privacy mode: {_PRIVACY_CURE}"
+
+
+def _about_file(error: TelegramError) -> Rejected | Unavailable:
+    """A fault while a file was fetched: it can be had later, or never."""
+    match translated(error):
+        case RateLimited() | Unavailable():
+            return Unavailable(CHANNEL, f"no file ({type(error).__name__})")
+        case refusal:
+            return Rejected(CHANNEL, str(refusal))

@@ -50,7 +50,8 @@ class Me:
 def normalize(update: JsonObject, me: Me, now: datetime) -> IncomingMessage | None:
     """The message of an update; None where it has none for us.
 
-    Edits are none: they never start a turn. `now` is when a button was pressed, because Telegram does not say.
+    An edit has the id of the message it changes. One of a picture in an album is none: it would take the place of the
+    whole album, whose messages became one. `now` is when a button was pressed, because Telegram does not say.
     Raises `Malformed`.
     """
     try:
@@ -58,6 +59,9 @@ def normalize(update: JsonObject, me: Me, now: datetime) -> IncomingMessage | No
             return _pressed(_object(update, "callback_query"), now)
         if "message" in update:
             return _said(_object(update, "message"), me)
+        if "edited_message" in update:
+            edited = _object(update, "edited_message")
+            return None if "media_group_id" in edited else _said(edited, me, is_edit=True)
     except (ValidationError, OverflowError) as error:
         raise Malformed(f"{type(error).__name__} in an update") from None
     return None
@@ -89,6 +93,20 @@ def chat_id_of(update: JsonObject) -> int | None:
     return number if isinstance(number, int) else None
 
 
+def migration_of(update: JsonObject) -> tuple[str, str] | None:
+    """The old and the new id of a group that became a supergroup. Each of the two chats tells of it once."""
+    message = update.get("message")
+    chat = message.get("chat") if isinstance(message, dict) else None
+    if not isinstance(message, dict) or not isinstance(chat, dict):
+        return None
+    here, new, old = chat.get("id"), message.get("migrate_to_chat_id"), message.get("migrate_from_chat_id")
+    if isinstance(here, int) and isinstance(new, int):
+        return str(here), str(new)
+    if isinstance(here, int) and isinstance(old, int):
+        return str(old), str(here)
+    return None
+
+
 def album_of(update: JsonObject) -> str | None:
     """The id of the album a message is part of."""
     message = update.get("message")
@@ -114,7 +132,7 @@ def merge_album(messages: Sequence[IncomingMessage]) -> IncomingMessage:
     return first.model_copy(update={"text": text, "attachments": attachments, "metadata": metadata})
 
 
-def _said(message: JsonObject, me: Me) -> IncomingMessage | None:
+def _said(message: JsonObject, me: Me, *, is_edit: bool = False) -> IncomingMessage | None:
     sender = _optional_object(message, "from")
     if sender is None or sender.get("is_bot") is not False or message.get("is_automatic_forward"):
         return None
@@ -140,6 +158,7 @@ def _said(message: JsonObject, me: Me) -> IncomingMessage | None:
             chat_type=chat_type,
             addressed_to_bot=addressed,
             is_reply_to_bot=replies_to_us,
+            is_edit=is_edit,
             reply_to=str(_integer(replied, "message_id")) if replied else None,
             chat_title=_title(chat),
         ),

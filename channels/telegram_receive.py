@@ -10,7 +10,7 @@ from itertools import groupby
 
 import structlog
 
-from channels.base import Accept
+from channels.base import Accept, OnMigration
 from channels.message import IncomingMessage
 from channels.pacing import Clock
 from channels.telegram_normalize import (
@@ -21,6 +21,7 @@ from channels.telegram_normalize import (
     callback_query_id,
     chat_id_of,
     merge_album,
+    migration_of,
     normalize,
     update_id_of,
 )
@@ -40,25 +41,30 @@ class _Envelope:
     update_ids: tuple[int, ...]
     message: IncomingMessage | None
     callback_query: str | None = None
+    migration: tuple[str, str] | None = None
 
 
 class Receiver:
     """Hands updates to `accept` and remembers which of them have been taken while Telegram still holds them.
 
-    An update that can't be read is logged and dropped.
+    `on_migration` is told of groups with a new id; it may fail as `accept` may. An update that can't be read is logged
+    and dropped.
     """
 
-    def __init__(self, me: Me, accept: Accept, acknowledge: Acknowledge, clock: Clock) -> None:
+    def __init__(
+        self, me: Me, accept: Accept, acknowledge: Acknowledge, on_migration: OnMigration, clock: Clock
+    ) -> None:
         self._me = me
         self._accept = accept
         self._acknowledge = acknowledge
+        self._on_migration = on_migration
         self._clock = clock
         self._done: set[int] = set()
         self._failures: Counter[int] = Counter()
 
-    async def take(self, update: JsonObject) -> None:
-        """Take one update; what `accept` raises goes up."""
-        for envelope in self._envelopes([update]):
+    async def take(self, updates: Sequence[JsonObject]) -> None:
+        """Take an update, or those of one album; what `accept` raises goes up."""
+        for envelope in self._envelopes(updates):
             await self._hand_on(envelope)
 
     async def take_batch(self, batch: Sequence[JsonObject]) -> int | None:
@@ -92,6 +98,8 @@ class Receiver:
             self._done.update(envelope.update_ids)
 
     async def _hand_on(self, envelope: _Envelope) -> None:
+        if envelope.migration is not None:
+            await self._on_migration(*envelope.migration)
         accepted = await self._accept(envelope.message) if envelope.message is not None else None
         if envelope.callback_query is not None:
             await self._acknowledge(envelope.callback_query, accepted.note if accepted else None)
@@ -118,6 +126,7 @@ class Receiver:
             tuple(update_id_of(update) for update in updates),
             merge_album(messages) if len(messages) > 1 else next(iter(messages), None),
             callback_query_id(updates[0]),
+            migration_of(updates[0]),
         )
 
     def _read(self, update: JsonObject) -> IncomingMessage | None:
@@ -127,5 +136,5 @@ class Receiver:
             log.warning("update_skipped", update_id=update_id_of(update), reason=str(error))
             return None
         if "edited_message" in update:
-            log.info("edit_ignored", update_id=update_id_of(update))
+            log.info("edit_received", update_id=update_id_of(update), is_for_us=message is not None)
         return message

@@ -11,6 +11,9 @@ from datetime import timedelta
 import aiohttp
 from telegram.error import NetworkError, TelegramError
 from telegram.request import BaseRequest, RequestData
+from yarl import URL
+
+from channels.download import PATIENCE, read_file
 
 _TIMEOUT = 20.0
 _CONNECT_TIMEOUT = 10.0
@@ -90,6 +93,17 @@ class AiohttpRequest(BaseRequest):
         if status >= 500:
             raise ServerFault(status, refused=_object(payload).get("ok") is False)
         return status, payload
+
+    async def download(self, channel: str, url: URL, limit_bytes: int) -> bytes:
+        """The content of a file; raises `Rejected` and what `do_request` raises."""
+        if self._session is None:
+            raise NeverSent("not connected")
+        timeout = aiohttp.ClientTimeout(PATIENCE.total_seconds(), sock_connect=_CONNECT_TIMEOUT, sock_read=_TIMEOUT)
+        try:
+            async with self._session.get(url, timeout=timeout, allow_redirects=False) as answer:
+                return await read_file(channel, answer, limit_bytes)
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise NetworkError(type(error).__name__) from None
 
     @staticmethod
     def parse_json_payload(payload: bytes) -> dict[str, object]:

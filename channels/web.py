@@ -17,7 +17,17 @@ from typing import ClassVar, assert_never
 
 from channels.base import Accept, Accepted, ChannelHealth, ChannelLimits, ChannelState, Delivery, Uncertain
 from channels.errors import Rejected, Unavailable
-from channels.message import Choice, Draft, IncomingMessage, OutgoingMessage, ReplyKind, StepState, ToolStep
+from channels.message import (
+    Attachment,
+    Choice,
+    Draft,
+    EarlierMessage,
+    IncomingMessage,
+    OutgoingMessage,
+    ReplyKind,
+    StepState,
+    ToolStep,
+)
 
 OPERATOR_ID = "operator"
 MAIN_CONVERSATION = "main"
@@ -263,6 +273,12 @@ class WebChannel:
         if user_id != OPERATOR_ID:
             raise Rejected(self.name, "the page has no user but the operator")
         return MAIN_CONVERSATION
+
+    async def earlier(self, message: IncomingMessage, limit: int) -> tuple[EarlierMessage, ...]:
+        return ()  # the page has no threads that others write in
+
+    async def fetch(self, attachment: Attachment, limit_bytes: int) -> bytes:
+        raise Rejected(self.name, "the page brings no files")
 
 
 def _event_name(kind: ReplyKind) -> EventName:

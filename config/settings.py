@@ -133,6 +133,9 @@ class LLMSettings(Section):
     fallback: ModelRefs
     timeout: Annotated[Seconds, Named(key="timeout_secs")]
     max_retries: Annotated[int, Field(ge=0, le=20)]
+    circuit_breaker: bool
+    smart_routing: bool
+    response_cache: bool
 
 
 class LimitSettings(Section):

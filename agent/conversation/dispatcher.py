@@ -18,13 +18,24 @@ from agent.llm.clean import StreamCleaner, clean
 from agent.llm.errors import ContextTooLong
 from agent.llm.messages import ToolResult, UserText
 from agent.loop import guards
-from agent.loop.agentic_loop import Continue, Finish, Inject, LoopSignal, NeedApproval, Proceed, Responded, Step
+from agent.loop.agentic_loop import (
+    AwaitsSecret,
+    Continue,
+    Finish,
+    Inject,
+    LoopSignal,
+    NeedApproval,
+    Proceed,
+    Responded,
+    Step,
+)
 from agent.loop.context import ReasoningContext
 from agent.loop.tool_calls import Planned, plan_batches
 from agent.model.approval import ApprovalState
 from agent.model.tool_call import ToolCall, ToolOutput
 from agent.safety.layer import SafetyLayer
 from agent.tools.base import Approval, Effect, ToolContext
+from agent.tools.builtin.auth import awaited
 from agent.tools.execute import Prepared, Refusal, ToolExecutor
 
 log = structlog.get_logger(__name__)
@@ -76,6 +87,7 @@ class ChatDelegate:
         self._rules = rules
         self._count = count
         self._shortened = False
+        self._awaited: AwaitsSecret | None = None
         self.latest: ReasoningContext | None = None
         """The context as it was last seen: what a stopped turn has done."""
 
@@ -147,6 +159,8 @@ class ChatDelegate:
         self.latest = context
         if leaves_traces:
             await self._journal.record(context.added)
+        if self._awaited is not None:  # a credential comes first: nobody else may answer for it
+            return Finish(self._awaited, context)
         return Finish(question, context) if question else Continue(context)
 
     async def after_iteration(self, context: ReasoningContext, iteration: int) -> None:
@@ -185,6 +199,8 @@ class ChatDelegate:
     async def _run_one(self, slot: _Ready) -> ToolResult:
         self._live.publish(ToolBegan(self._place, slot.call.id, slot.call.name))
         output = await self._executor.run(slot.prepared, replace(self._tool_context, call_id=slot.call.id))
+        if request := awaited(slot.call.name, output):
+            self._awaited = AwaitsSecret(request.name, request.instructions)
         result = self._executor.present(slot.call, output)
         preview = " ".join(self._safety.hide_secrets(output.text).split())[:PREVIEW_LENGTH]
         self._live.publish(ToolEnded(self._place, slot.call.id, slot.call.name, not output.is_error, preview))

@@ -10,12 +10,16 @@ from typing import assert_never
 from uuid import uuid4
 
 import structlog
+from pydantic import SecretStr
 
 from agent.clock import Clock
 from agent.conversation import replies
 from agent.conversation.ports import Deliveries, TurnSignals
 from agent.conversation.session_manager import SessionManager
 from agent.conversation.settle import question_message
+from agent.credentials import wording
+from agent.credentials.errors import CredentialError
+from agent.credentials.store import CredentialStore
 from agent.errors import NotYours
 from agent.model.approval import Answer, ApprovalState, Decided, NotDecided, PendingApproval, decide
 from agent.model.ids import ApprovalId, ThreadId, UserId, user_id
@@ -40,8 +44,9 @@ from agent.model.submission import (
 from agent.safety.access import AccessPolicy, Allowed, Ignored, NeedsPairing, decide_access
 from agent.safety.layer import InputAccepted, InputRefused, SafetyLayer
 from agent.safety.pairing import LIFETIME
-from agent.store import approvals, conversations, facts, inbox, outbox, pairings, turns
+from agent.store import approvals, conversations, credentials, facts, inbox, outbox, pairings, turns
 from agent.store.base import Store, Transaction
+from agent.store.credentials import PendingAuth, SealedCredential
 from agent.store.inbox import Lane
 from agent.store.outbox import Parcel
 from channels.base import Accepted
@@ -77,6 +82,7 @@ class Intake:
         policies: Mapping[str, AccessPolicy],
         signals: TurnSignals,
         deliveries: Deliveries,
+        vault: CredentialStore,
         busy_mode: BusyMode,
     ) -> None:
         self._store = store
@@ -86,6 +92,7 @@ class Intake:
         self._policies = policies
         self._signals = signals
         self._deliveries = deliveries
+        self._vault = vault
         self._default_busy_mode = busy_mode
 
     async def accept(self, message: IncomingMessage) -> Accepted:
@@ -98,7 +105,14 @@ class Intake:
         verdict = self._screen(message, submission)
         policy = self._policies.get(message.address.channel, CLOSED)
         arrival = _Arrival(message, submission, verdict, policy, self._clock.now())
-        return await self._store.write(partial(self._admit, arrival))
+        admitted = await self._store.write(partial(self._admit, arrival))
+        match admitted:
+            case Accepted():
+                return admitted
+            case PendingAuth():
+                return await self._take_secret(arrival, admitted)
+            case unreachable:
+                assert_never(unreachable)
 
     def _screen(self, message: IncomingMessage, submission: Submission) -> InputAccepted | InputRefused:
         if isinstance(submission, UserInput) and message.text.strip():
@@ -106,7 +120,7 @@ class Intake:
         return InputAccepted()
 
     # -- inside the transaction -----------------------------------------------------------------------------------
-    def _admit(self, arrival: _Arrival, tx: Transaction) -> Accepted:
+    def _admit(self, arrival: _Arrival, tx: Transaction) -> Accepted | PendingAuth:
         message = arrival.message
         if inbox.is_seen(tx, message.delivery_key):
             return Accepted()
@@ -132,8 +146,10 @@ class Intake:
             self._say(tx, arrival, replies.PAIRING.format(code=code, channel=channel, minutes=minutes))
         return Accepted()
 
-    def _take(self, tx: Transaction, arrival: _Arrival, *, is_operator: bool) -> Accepted:
+    def _take(self, tx: Transaction, arrival: _Arrival, *, is_operator: bool) -> Accepted | PendingAuth:
         message, now = arrival.message, arrival.now
+        if (taken := self._awaited(tx, arrival, is_operator=is_operator)) is not None:
+            return taken
         if isinstance(arrival.verdict, InputRefused):
             inbox.note(tx, message.delivery_key, now)  # the key alone: the text may hold a secret
             self._say(tx, arrival, arrival.verdict.reason, ReplyKind.ERROR)
@@ -170,6 +186,46 @@ class Intake:
                 return self._queue(tx, arrival, thread)
             case _:
                 return self._enqueue(tx, arrival, thread, Lane.CONTROL)
+
+    # -- credentials ---------------------------------------------------------------------------------------------
+    def _awaited(self, tx: Transaction, arrival: _Arrival, *, is_operator: bool) -> PendingAuth | Accepted | None:
+        """The credential that this message is, before anything else looks at it. A command ends the wait instead."""
+        key = self._sessions.key(arrival.message, is_operator=is_operator)
+        thread = conversations.current(tx, key)
+        pending = credentials.awaited(tx, thread.id) if thread else None
+        if pending is None:
+            return None
+        if not _may_be_secret(arrival.submission):
+            credentials.cancel(tx, pending.thread)
+            return None
+        if not pending.is_expired(arrival.now):
+            return pending
+        credentials.cancel(tx, pending.thread)
+        inbox.note(tx, arrival.message.delivery_key, arrival.now)
+        self._say(tx, arrival, wording.expired(pending.name))
+        return Accepted()
+
+    async def _take_secret(self, arrival: _Arrival, pending: PendingAuth) -> Accepted:
+        """Store what was typed, and nothing else of the message; on failure the wait goes on."""
+        try:
+            sealed = await self._vault.seal(pending.user, pending.name, SecretStr(arrival.message.text))
+        except CredentialError as error:
+            log.warning("credential_not_stored", error=type(error).__name__)
+            await self._store.write(partial(self._refuse_secret, arrival, wording.failed(pending.name, str(error))))
+            return Accepted()
+        await self._store.write(partial(self._keep_secret, arrival, pending, sealed))
+        log.info("credential_stored", name=pending.name)
+        return Accepted()
+
+    def _keep_secret(self, arrival: _Arrival, pending: PendingAuth, sealed: SealedCredential, tx: Transaction) -> None:
+        inbox.note(tx, arrival.message.delivery_key, arrival.now)
+        credentials.put(tx, sealed, arrival.now)
+        credentials.cancel(tx, pending.thread)
+        self._say(tx, arrival, wording.stored(pending.name))
+
+    def _refuse_secret(self, arrival: _Arrival, text: str, tx: Transaction) -> None:
+        inbox.note(tx, arrival.message.delivery_key, arrival.now)
+        self._say(tx, arrival, text, ReplyKind.ERROR)
 
     # -- ordinary messages and commands -----------------------------------------------------------------------------
     def _queue(self, tx: Transaction, arrival: _Arrival, thread: Thread) -> Accepted:
@@ -317,6 +373,11 @@ class Intake:
         name = private_chat_fact(message.address.channel)
         if facts.get(tx, name) != message.address.chat_id:
             facts.put(tx, name, message.address.chat_id)
+
+
+def _may_be_secret(submission: Submission) -> bool:
+    """Whether a message, where a credential is awaited, is taken for it. Whatever looks like a command is not."""
+    return isinstance(submission, UserInput) and not submission.content.lstrip().startswith("/")
 
 
 def private_chat_fact(channel: str) -> str:

@@ -10,7 +10,7 @@ from uuid import UUID
 from agent.conversation import prompt, replies
 from agent.conversation.envelope import Envelope
 from agent.llm.messages import AssistantTurn, ChatMessage, ToolResult
-from agent.loop.agentic_loop import Exhausted, Failed, Finish, NeedApproval, Responded, Stopped
+from agent.loop.agentic_loop import AwaitsSecret, Exhausted, Failed, Finish, NeedApproval, Responded, Stopped
 from agent.loop.context import ReasoningContext
 from agent.model import ids
 from agent.model.approval import ApprovalState, PendingApproval
@@ -23,12 +23,16 @@ TITLE_LENGTH = 60
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """What a turn leaves behind: its thread's and its own state, replies, perhaps a question, perhaps journal steps."""
+    """What a turn leaves behind: its thread's and its own state, replies, perhaps a question, perhaps journal steps.
+
+    `awaits_secret`: the name of the credential that the person's next message is to be.
+    """
 
     ending: Ending
     replies: tuple[OutgoingMessage, ...]
     question: PendingApproval | None = None
     journal: tuple[ChatMessage, ...] = ()
+    awaits_secret: str | None = None
 
 
 def settle(envelope: Envelope, finish: Finish, now: datetime, expires_in: timedelta) -> Settlement:
@@ -38,6 +42,8 @@ def settle(envelope: Envelope, finish: Finish, now: datetime, expires_in: timede
             return _answered(envelope, finish.context, text)
         case NeedApproval() as need:
             return _asked(envelope, finish.context, need, now, expires_in)
+        case AwaitsSecret(name=name, instructions=instructions):
+            return _asked_for_secret(envelope, finish.context, name, instructions)
         case Exhausted(iterations=count):
             return failed(envelope, finish.context, replies.TOO_MANY_ROUNDS.format(count=count))
         case Failed(text=text):
@@ -106,6 +112,18 @@ def _answered(envelope: Envelope, context: ReasoningContext, text: str) -> Settl
         title=_title(envelope),
     )
     return Settlement(ending, () if silent else (_reply(envelope, shown, ReplyKind.ANSWER),))
+
+
+def _asked_for_secret(envelope: Envelope, context: ReasoningContext, name: str, instructions: str) -> Settlement:
+    """The turn ends with the instructions; the model is not told what comes next."""
+    ending = Ending(
+        thread_state=next_state(ThreadState.PROCESSING, ThreadEvent.SETTLED),
+        turn_state=TurnState.COMPLETE,
+        entries=(*_closed(context, "Not run: a credential was asked for first."), AssistantTurn(instructions)),
+        response=instructions,
+        title=_title(envelope),
+    )
+    return Settlement(ending, (_reply(envelope, instructions, ReplyKind.ANSWER),), awaits_secret=name)
 
 
 def _asked(

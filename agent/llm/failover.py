@@ -136,6 +136,6 @@ def _is_final(error: LLMError, index: int) -> bool:
 
 
 def _most_telling(faults: Mapping[int, LLMError]) -> LLMError:
-    """The fault to raise when nobody answered: one that the caller can cure by shortening, else the most preferred's."""
+    """The fault to raise when nobody answered: one that shortening cures, else that of the most preferred."""
     too_long = (error for error in faults.values() if isinstance(error, ContextTooLong))
     return next(too_long, faults[min(faults)])

@@ -111,7 +111,7 @@ def _plain(message: ChatMessage) -> list[JsonValue]:
         case UserText(text=text):
             return ["user", text]
         case AssistantTurn(text=text, calls=calls):
-            return ["assistant", text, *([call.id, call.name, dict(call.arguments)] for call in calls)]
+            return ["assistant", text, *([call.id, call.name, dict(call.arguments), call.malformed] for call in calls)]
         case ToolResult(call_id=call_id, name=name, text=text, is_error=is_error):
             return ["tool", call_id, name, text, is_error]
         case unreachable:

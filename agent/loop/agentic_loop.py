@@ -56,6 +56,14 @@ class NeedApproval:
 
 
 @dataclass(frozen=True, slots=True)
+class AwaitsSecret:
+    """The person's next message is to be the credential `name`; `instructions` tell them."""
+
+    name: str
+    instructions: str
+
+
+@dataclass(frozen=True, slots=True)
 class Stopped:
     """A signal ended the loop."""
 
@@ -74,7 +82,7 @@ class Failed:
     text: str
 
 
-LoopOutcome = Responded | NeedApproval | Stopped | Exhausted | Failed
+LoopOutcome = Responded | NeedApproval | AwaitsSecret | Stopped | Exhausted | Failed
 
 
 @dataclass(frozen=True, slots=True)

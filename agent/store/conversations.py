@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import RowMapping, bindparam, delete, select, update
+from sqlalchemy import RowMapping, bindparam, delete, func, select, update
 
 from agent.model import ids
 from agent.model.approval import ConsentPlace
@@ -18,7 +18,7 @@ from agent.store import facts
 from agent.store.base import Transaction
 from agent.store.codec import ADDRESS
 from agent.store.sql import insert_ignore, upsert
-from agent.store.tables import consents, conversations, prefixes, sessions, threads
+from agent.store.tables import consents, conversations, inbox, prefixes, sessions, threads
 from channels.message import Address, ChatType, ConversationKey
 
 SEEN_EVERY = timedelta(minutes=1)
@@ -264,3 +264,35 @@ def _thread(row: RowMapping) -> Thread:
         created_at=row["created_at"],
         updated_at=row["updated_at"],
     )
+
+
+# -- sessions nobody uses any more ---------------------------------------------------------------------------------
+def prune(tx: Transaction, unused_since: datetime) -> Sequence[ThreadId]:
+    """End sessions that nobody has used since then, and give the threads that may be forgotten.
+
+    A session with a thread that runs or waits, or with a message that nobody has handled, is left alone. What ends is
+    what was allowed for good; conversations stay and come back when their person does.
+    """
+    busy = select(threads.c.session_id).where(
+        threads.c.state.in_((ThreadState.PROCESSING, ThreadState.AWAITING_APPROVAL))
+    )
+    waiting = (
+        select(threads.c.session_id).join(inbox, inbox.c.thread_id == threads.c.id).where(inbox.c.handled_at.is_(None))
+    )
+    ended = list(
+        tx.connection.execute(
+            select(sessions.c.id).where(
+                sessions.c.last_seen_at < unused_since, sessions.c.id.not_in(busy), sessions.c.id.not_in(waiting)
+            )
+        ).scalars()
+    )
+    tx.connection.execute(delete(consents).where(consents.c.session_id.in_(ended)))
+    idle = tx.connection.execute(select(threads.c.id).where(threads.c.session_id.in_(ended)))
+    return [ThreadId(thread) for thread in idle.scalars()]
+
+
+def count_sessions(tx: Transaction, used_since: datetime) -> int:
+    """How many sessions are in use."""
+    return tx.connection.execute(
+        select(func.count()).select_from(sessions).where(sessions.c.last_seen_at >= used_since)
+    ).scalar_one()

@@ -36,7 +36,7 @@ from agent.model import ids
 from agent.model.history import HistoryView
 from agent.model.ids import ThreadId
 from agent.model.session import Thread
-from agent.store import approvals, inbox, outbox, turns
+from agent.store import approvals, credentials, inbox, outbox, turns
 from agent.store.base import Store, Transaction
 from agent.store.errors import StoreError
 from agent.store.inbox import Lane, Waiting
@@ -181,6 +181,8 @@ class TurnRunner:
             tx.after_commit(self._asked)
         else:
             inbox.finish_turn(tx, envelope.turn.id, now)
+        if settlement.awaits_secret is not None:
+            credentials.await_secret(tx, envelope.thread.id, settlement.awaits_secret, envelope.thread.user, now)
         draft = outbox.take_draft(tx, settle.answer_id(envelope))
         for reply in settlement.replies:
             edits, draft = (draft, None) if reply.edits is None else (reply.edits, draft)

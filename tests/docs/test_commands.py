@@ -6,42 +6,27 @@ from collections.abc import Iterator
 
 import click
 
-from agent.commands import COMMANDS, NOT_BUILT
 from bot.cli import commands as cli
-from tests.docs.pages import ROOT, table_rows
-
-PAGE = (ROOT / "docs" / "reference" / "commands.md").read_text("utf-8")
+from tests.docs.commands_reference import PAGE, table, with_table
+from tests.docs.pages import table_rows
 
 
 def test_chat_commands_of_the_page_are_those_of_the_registry() -> None:
-    said = [(row[0], row[1], row[2]) for row in table_rows(section("In a chat"))]
-    real = [
-        (
-            f"`{f'/{command.name} {command.arguments}'.strip()}`",
-            ", ".join(f"`/{alias}`" for alias in command.aliases),
-            command.help + (" (operator only)" if command.operator_only else ""),
-        )
-        for command in sorted(COMMANDS, key=lambda each: each.name)
-    ]
-
-    assert said == real
+    assert table() in PAGE.read_text("utf-8"), "run: python -m tests.docs.commands_reference"
 
 
-def test_commands_that_do_nothing_yet_are_named_as_such() -> None:
-    said = section("Not available yet").split("\n\n")[2]
+def test_rewriting_the_table_leaves_the_rest_of_the_page() -> None:
+    page = PAGE.read_text("utf-8")
 
-    assert said == ", ".join(f"`/{name}`" for name in sorted(NOT_BUILT)) + "."
+    assert with_table(with_table(page, "-"), table()) != page
+    assert with_table(page, table()) == page
 
 
 def test_shell_commands_of_the_page_are_those_of_the_program() -> None:
-    said = [(row[0], row[1]) for row in table_rows(section("In a shell"))]
+    shell, _, _ = PAGE.read_text("utf-8").partition("## In a chat")
+    said = [(row[0], row[1]) for row in table_rows(shell)]
 
     assert said == list(usages("optimclaw", cli))
-
-
-def section(title: str) -> str:
-    _, _, rest = PAGE.partition(f"## {title}\n")
-    return f"## {title}\n" + rest.partition("\n## ")[0].strip()
 
 
 def usages(path: str, command: click.Command) -> Iterator[tuple[str, str]]:

@@ -19,9 +19,12 @@ TARGETS = frozenset(re.findall(r"^([a-z]+):", MAKEFILE, re.MULTILINE))
 SHELLS = frozenset({"sh", "bash", "console"})
 CHANNELS = tuple(name.upper() for name in EXTENSIONS.channels)
 # Words in capitals that are no settings of ours: what pages name from the code, from make and from the platforms.
-NO_SETTINGS = frozenset({"HEARTBEAT_OK", "NO_REPLY", "NOT_BUILT", "BUILTIN_TOOLS", "PROVIDER_SETTINGS", "CHANNEL_SETTINGS"})
+NO_SETTINGS = frozenset({"PROVIDER_SETTINGS", "CHANNEL_SETTINGS", "UNLESS_ALWAYS"})
 # The settings of the channel and the provider that two how-to pages add.
 ADDED_BY_PAGES = re.compile(r"(?:MATRIX|OLLAMA)_[A-Z_]+")
+
+CAPITALS = re.compile(r"(?:<CHANNEL>|\b[A-Z][A-Z0-9]*)(?:_[A-Z0-9]+)+(?![\w*])")
+SOURCE = re.compile(r"(?:agent|bot|channels|config|tests|bench|docs)/[\w./]+")
 
 every_page = pytest.mark.parametrize("page", PAGES, ids=name_of)
 
@@ -48,26 +51,41 @@ def test_commands_in_shell_blocks_exist(page: Path) -> None:
 
 
 @every_page
+def test_commands_named_in_the_text_exist(page: Path) -> None:
+    calls = [shlex.split(word) for word in code_words(page) if re.match(r"(?:optimclaw|make) ", word)]
+
+    assert [call for call in calls if _fault_of(call, is_whole=False) is not None] == []
+
+
+@every_page
 def test_settings_named_by_a_page_exist(page: Path) -> None:
     known = catalogue(EXTENSIONS)
     names = set(known.by_env) | {f"{name}_FILE" for name, option in known.by_env.items() if option.is_secret}
     names |= {"OPTIMCLAW_HOME", "TEST_DATABASE_URL"} | NO_SETTINGS
     text = "\n".join([*code_words(page), *(block.text for block in blocks(page) if block.language != "python")])
-    said = {name for word in re.findall(r"(?:<CHANNEL>|\b[A-Z][A-Z0-9]*)(?:_[A-Z0-9]+)+(?![\w*])", text) for name in _spelt(word)}
+    said = {
+        name
+        for word in re.findall(r"(?:<CHANNEL>|\b[A-Z][A-Z0-9]*)(?:_[A-Z0-9]+)+(?![\w*])", text)
+        for name in _spelt(word)
+    }
 
     assert sorted(name for name in said - names if not ADDED_BY_PAGES.fullmatch(name)) == []
 
 
 @every_page
 def test_files_of_the_source_named_by_a_page_exist(page: Path) -> None:
-    paths = [word for word in code_words(page) if re.fullmatch(r"(?:agent|bot|channels|config|tests|bench|docs)/[\w./]+", word)]
+    paths = [
+        word
+        for word in code_words(page)
+        if re.fullmatch(r"(?:agent|bot|channels|config|tests|bench|docs)/[\w./]+", word)
+    ]
     made = {block.split("`")[1] for block in re.findall(r"^Make `[^`]+`", page.read_text("utf-8"), re.MULTILINE)}
 
     assert [path for path in paths if path not in made and not (ROOT / path).exists()] == []
 
 
 def test_no_page_names_a_machine() -> None:
-    shown = re.compile(r"/(?:root|work|Users|home/(?!optimclaw))/?")
+    shown = re.compile(r"(?<![\w.])/(?:root|home|Users|work)/")
 
     assert [name_of(page) for page in PAGES if shown.search(page.read_text("utf-8"))] == []
 
@@ -80,7 +98,9 @@ def test_pages_are_reached_from_the_readme() -> None:
         if page in seen or page.suffix != ".md":
             continue
         seen.add(page)
-        waiting += [(page.parent / link.partition("#")[0]).resolve() for link in links(page) if not re.match(r"[a-z]+:|#", link)]
+        waiting += [
+            (page.parent / link.partition("#")[0]).resolve() for link in links(page) if not re.match(r"[a-z]+:|#", link)
+        ]
 
     assert [name_of(page) for page in PAGES if page not in seen] == []
 
@@ -118,7 +138,7 @@ def _fault(line: str) -> str | None:
     return next((fault for fault in faults if fault is not None), None)
 
 
-def _fault_of(words: list[str]) -> str | None:
+def _fault_of(words: list[str], *, is_whole: bool = True) -> str | None:
     while words and re.match(r"[A-Z_]+=|sudo$|exec$", words[0]):
         words = words[1:]
     match words:
@@ -126,14 +146,14 @@ def _fault_of(words: list[str]) -> str | None:
             unknown = [target for target in targets if target not in TARGETS and "=" not in target]
             return f"no target {unknown[0]}" if unknown else None
         case ["python" | "python3" | ".venv/bin/python", "-m", "bot", *rest]:
-            return _fault_of_call(cli, rest)
+            return _fault_of_call(cli, rest, is_whole=is_whole)
         case [program, *rest] if program.rsplit("/", 1)[-1] == "optimclaw":
-            return _fault_of_call(cli, rest)
+            return _fault_of_call(cli, rest, is_whole=is_whole)
         case _:
             return None
 
 
-def _fault_of_call(command: click.Command, words: list[str]) -> str | None:
+def _fault_of_call(command: click.Command, words: list[str], *, is_whole: bool) -> str | None:
     options = {"-h", "--help"} | {opt for each in command.params for opt in each.opts if isinstance(each, click.Option)}
     plain: list[str] = []
     rest = iter(words)
@@ -143,11 +163,11 @@ def _fault_of_call(command: click.Command, words: list[str]) -> str | None:
         if not word.startswith("-"):
             if isinstance(command, click.Group):
                 inner = command.commands.get(word)
-                return f"no command {word}" if inner is None else _fault_of_call(inner, list(rest))
+                return f"no command {word}" if inner is None else _fault_of_call(inner, list(rest), is_whole=is_whole)
             plain.append(word)
         elif word not in options:
             return f"no option {word}"
         elif any(word in each.opts and isinstance(each, click.Option) and not each.is_flag for each in command.params):
             next(rest, None)
     wanted = sum(isinstance(each, click.Argument) for each in command.params)
-    return f"{len(plain)} words for {wanted} arguments" if len(plain) != wanted else None
+    return f"{len(plain)} words for {wanted} arguments" if is_whole and len(plain) != wanted else None

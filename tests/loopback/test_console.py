@@ -135,7 +135,7 @@ async def test_the_answer_ends_the_turn_for_the_stop_key(tmp_path: Path) -> None
     async with desk(tmp_path) as sitting:
         await sitting.types("hi\r")
         await sitting.channel.show(Draft(id=uuid4(), address=PLACE))
-        await sitting.says("note", ReplyKind.NOTICE)
+        await sitting.says("the reply to a command", ReplyKind.NOTICE)
         assert (await sitting.types("\x03")).text == "/stop"
 
         await sitting.says("done")
@@ -151,6 +151,16 @@ async def test_leaving_calls_quit_and_sends_nothing(tmp_path: Path, keys: str) -
             await sitting.quit.wait()
 
         assert sitting.messages.empty()
+
+
+async def test_a_notice_in_place_of_the_answer_ends_the_turn(tmp_path: Path) -> None:
+    stopped = reply("Stopped.", ReplyKind.NOTICE)
+    async with desk(tmp_path) as sitting:
+        await sitting.types("hi\r")
+        await sitting.channel.show(Draft(id=stopped.id, address=PLACE, text="so fa"))
+        await sitting.channel.send(stopped, NoDelivery())
+
+        assert (await sitting.types("\x03next\r")).text == "next"
 
 
 async def test_lines_are_kept_in_a_file_that_only_the_operator_can_read(tmp_path: Path) -> None:
@@ -258,12 +268,18 @@ async def shoot(*replies: OutgoingMessage, note: str | None = None) -> Shot:
 
 
 async def test_one_shot_prints_the_answer_plain_and_alone() -> None:
-    shot = await shoot(reply("a note", ReplyKind.NOTICE), reply("**42** \x1b[2J"), reply("more"))
+    shot = await shoot(reply("a finding", ReplyKind.FINDING), reply("**42** \x1b[2J"), reply("more"))
 
     assert shot.out == "**42** ⟨U+001B⟩[2J\n"
-    assert shot.err == "a note\n"
+    assert shot.err == ""
     assert shot.is_answered
     assert (shot.message.text, shot.message.address) == ("what is up?", PLACE)
+
+
+async def test_one_shot_ends_with_the_reply_to_a_command() -> None:
+    shot = await shoot(reply("pong", ReplyKind.NOTICE))
+
+    assert (shot.out, shot.is_answered) == ("pong\n", True)
 
 
 async def test_one_shot_fails_on_an_error() -> None:

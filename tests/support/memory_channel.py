@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from channels.base import Accept, ChannelHealth, ChannelLimits, ChannelState, Delivery, Uncertain
-from channels.errors import ChannelError
-from channels.message import Draft, OutgoingMessage, ReplyKind
+from channels.errors import ChannelError, Rejected
+from channels.message import Attachment, Draft, EarlierMessage, IncomingMessage, OutgoingMessage, ReplyKind
 
 
 @dataclass
@@ -31,7 +31,10 @@ class Posted:
 
 
 class MemoryChannel:
-    """`Channel` without a platform. `faults` are raised by the next sends, in order; sends wait while `gate` is shut."""
+    """`Channel` without a platform. `faults` are raised by the next sends, in order; sends wait while `gate` is shut.
+
+    `past` is what threads held before any message; `files` are the contents by `Attachment.source`.
+    """
 
     name: ClassVar[str] = "memory"
     limits: ClassVar[ChannelLimits] = ChannelLimits(max_text=4000, buttons=True, threads=True)
@@ -40,6 +43,8 @@ class MemoryChannel:
         self.place = name
         self.posted: list[Posted] = []
         self.drafts: list[Draft] = []
+        self.past: tuple[EarlierMessage, ...] = ()
+        self.files: dict[str, bytes] = {}
         self.faults: deque[ChannelError] = deque()
         self.uncertain = uncertain
         self.no_private_chat: ChannelError | None = None
@@ -89,3 +94,12 @@ class MemoryChannel:
         if self.no_private_chat is not None:
             raise self.no_private_chat
         return user_id
+
+    async def earlier(self, message: IncomingMessage, limit: int) -> tuple[EarlierMessage, ...]:
+        return self.past[-limit:]
+
+    async def fetch(self, attachment: Attachment, limit_bytes: int) -> bytes:
+        content = self.files.get(attachment.source or "")
+        if content is None or len(content) > limit_bytes:
+            raise Rejected(self.place, "no such file, or too large")
+        return content

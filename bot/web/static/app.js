@@ -7,8 +7,8 @@ import { Log } from "/static/log.js";
 const $ = (id) => document.getElementById(id);
 const input = $("input");
 
-// `threadId` and `conversation` are null in a conversation that nothing was sent to yet.
-const now = { threadId: null, conversation: "main", isNew: false, isBusy: false, loading: 0, view: 0 };
+// `turn` is the id that the answer of the running turn will have. `threadId` and `conversation` are null in a conversation that nothing was sent to yet.
+const now = { threadId: null, conversation: "main", isNew: false, isBusy: false, turn: null, loading: 0, view: 0 };
 const unread = new Set();
 const ownKeys = new Set();
 let known = [];
@@ -39,6 +39,7 @@ async function openThread(threadId) {
     const named = threadId || history.turns.length ? history.thread_id : null;
     Object.assign(now, { threadId: named, conversation: history.conversation, isNew: false });
     log.showHistory(history, !isOther);
+    now.turn = null;
     const last = history.turns.at(-1);
     lastSent = history.turns.findLast((each) => each.user_input)?.user_input ?? "";
     setBusy(last !== undefined && ["running", "pending"].includes(last.state));
@@ -55,7 +56,7 @@ async function openThread(threadId) {
 function openNew() {
   now.loading += 1;
   now.view += 1;
-  Object.assign(now, { threadId: null, conversation: null, isNew: true });
+  Object.assign(now, { threadId: null, conversation: null, isNew: true, turn: null });
   log.clear();
   setBusy(false);
   banner("");
@@ -179,20 +180,22 @@ function onEvent(name, data) {
   }
   switch (name) {
     case "thinking":
+      now.turn = data.message_id;
       return setBusy(true);
     case "stream_chunk":
+      now.turn = data.message_id;
       setBusy(true);
       log.setTyping(false);
       return log.addReply(data.message_id, data.text, "", true);
     case "response":
-      return settle(() => log.addReply(data.message_id, data.text, data.kind === "notice" ? "notice" : ""), data.kind);
+      return settle(data, () => log.addReply(data.message_id, data.text, data.kind === "notice" ? "notice" : ""));
     case "error":
-      return settle(() => log.addReply(data.message_id, data.text, "error"));
+      return settle(data, () => log.addReply(data.message_id, data.text, "error"));
     case "heartbeat":
       log.addReply(data.message_id, data.text, "finding");
       return refreshSoon();
     case "approval_needed":
-      return settle(() => log.askApproval(data.request_id, data.message_id, data.text, data.actions ?? []));
+      return settle(data, () => log.askApproval(data.request_id, data.message_id, data.text, data.actions ?? []));
     case "tool_started":
       setBusy(true);
       return log.step(data.call_id, data.name);
@@ -214,8 +217,11 @@ function onStatus(data) {
   } else if (data.text) log.setTyping(now.isBusy, data.text);
 }
 
-function settle(show, kind = "answer") {
-  if (kind !== "notice") {
+// A reply ends the turn, unless it answers a command that was typed while the turn goes on.
+function settle(data, show) {
+  const isAside = ["notice", "error"].includes(data.kind) && now.turn !== null && data.message_id !== now.turn;
+  if (!isAside) {
+    now.turn = null;
     log.endTurn();
     setBusy(false);
   }

@@ -1,0 +1,50 @@
+"""Ends sessions that nobody uses, so that what was once allowed does not stay allowed for ever."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import structlog
+
+from agent.clock import Clock
+from agent.conversation.memories import ThreadMemories
+from agent.model.ids import ThreadId
+from agent.store import conversations
+from agent.store.base import Store, Transaction
+
+log = structlog.get_logger(__name__)
+
+PERIOD = timedelta(minutes=10)
+MANY_SESSIONS = 1_000
+
+
+class SessionPruner:
+    """A service. A session that runs, waits or has unread messages is never ended."""
+
+    def __init__(self, store: Store, clock: Clock, memories: ThreadMemories, idle_for: timedelta) -> None:
+        self._store = store
+        self._clock = clock
+        self._memories = memories
+        self._idle_for = idle_for
+
+    async def run(self) -> None:
+        """Until cancelled; the first look is after one period."""
+        while True:
+            await self._clock.sleep(PERIOD)
+            await self.prune()
+
+    async def prune(self) -> int:
+        """End what is idle now, and give the number of threads that were let go."""
+        unused_since = self._clock.now() - self._idle_for
+
+        def work(tx: Transaction) -> tuple[list[ThreadId], int]:
+            return list(conversations.prune(tx, unused_since)), conversations.count_sessions(tx, unused_since)
+
+        idle, in_use = await self._store.write(work)
+        for thread in idle:
+            self._memories.forget(thread)
+        if idle:
+            log.info("sessions_pruned", threads=len(idle))
+        if in_use >= MANY_SESSIONS:
+            log.warning("many_sessions", in_use=in_use)
+        return len(idle)
