@@ -20,12 +20,14 @@ import click
 from agent.llm.errors import AuthenticationFailed, LLMError, ModelUnavailable
 from agent.store.open import DATABASE_NAME, HEAD
 from agent.tools.sandbox import RefusingSandbox, choose_sandbox
-from bot.compose import build_provider
+from bot.compose import build_provider, secrets_of
+from bot.log import configure_logging
 from channels.settings import DiscordSettings, SlackSettings, TelegramSettings
 from config.features import without_effect
-from config.settings import SandboxBackend, Settings
+from config.settings import LogLevel, SandboxBackend, Settings
 
 TIMEOUT_SECONDS = 10
+MODEL_SECONDS = 30
 LOW_DISK_BYTES = 200 * 1024 * 1024
 CLOCK_TOLERANCE_SECONDS = 60
 DISCORD_API = "https://discord.com/api/v10"
@@ -53,6 +55,8 @@ class Result:
 
 def run_check(settings: Settings, *, as_json: bool) -> int:
     """Print the report; 1 if anything fails."""
+    quiet = settings.log.model_copy(update={"level": LogLevel.ERROR})
+    configure_logging(quiet, secrets_of(settings))  # the report says it all, and standard output is for it alone
     results = asyncio.run(_all(settings))
     if as_json:
         click.echo(json.dumps([asdict(result) for result in results], indent=1))
@@ -123,12 +127,17 @@ async def _model(settings: Settings) -> Result:
     chosen = settings.llm.provider
     provider = build_provider(settings, settings.llm.model)
     try:
-        await provider.warm_up()
-        models = await provider.list_models()
+        async with asyncio.timeout(MODEL_SECONDS):
+            await provider.warm_up()
+            models = await provider.list_models()
     except (AuthenticationFailed, ModelUnavailable) as error:
         return Result("model", Grade.FAIL, f"{chosen}: {error.detail}", "check the key, LLM_PROVIDER and LLM_MODEL")
     except LLMError as error:
         return Result("model", Grade.FAIL, f"{chosen} does not answer: {error.detail}", "check the address and network")
+    except TimeoutError:
+        return Result(
+            "model", Grade.FAIL, f"{chosen} did not answer in {MODEL_SECONDS} s", "check the address and network"
+        )
     finally:
         await provider.close()
     if not provider.supports_tools:

@@ -196,6 +196,12 @@ class Gateway:
                 await self._finish(parcel, SendState.FAILED, delivery.sent, error.reason)
                 return _Done()
             return await self._again(channel, replace(parcel, sent=delivery.sent), error)
+        except StoreError:
+            raise
+        except Exception:  # a supervised place: a defect in one message must not end the bot, now and at each start
+            log.exception("send_broke", channel=channel.name, message_id=str(parcel.message.id))
+            await self._finish(parcel, SendState.FAILED, delivery.sent, "a defect of the channel")
+            return _Done()
         await self._finish(parcel, SendState.SENT, (*delivery.sent, platform_id))
         return _Done()
 

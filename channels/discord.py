@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from datetime import timedelta
 from typing import ClassVar, assert_never
@@ -23,10 +23,13 @@ from channels.discord_connection import (
 )
 from channels.discord_drafts import Drafts
 from channels.discord_events import NAME
+from channels.discord_files import read_upload
+from channels.discord_history import thread_before
 from channels.discord_inbox import Inbox, Memory
 from channels.discord_render import MAX_TEXT, Body, nonce_of, patch_body, plain_body, post_body, render_parts
-from channels.errors import RateLimited, Rejected, Unauthorized, Unavailable
-from channels.message import Choice, Draft, OutgoingMessage, ReplyKind
+from channels.download import check_size
+from channels.errors import ChannelError, RateLimited, Rejected, Unauthorized, Unavailable
+from channels.message import Attachment, Choice, Draft, EarlierMessage, IncomingMessage, OutgoingMessage, ReplyKind
 from channels.settings import DiscordSettings, GroupTrigger
 
 log = structlog.get_logger(__name__)
@@ -54,6 +57,15 @@ class DiscordChannel:
         if self._health.state is ChannelState.CONNECTED and self._memory.text_withheld:
             return ChannelHealth(ChannelState.CONNECTED, _WITHHELD)
         return self._health
+
+    @property
+    def last_seen(self) -> Mapping[str, str]:
+        """As `channels.base.CatchesUp` says: Discord tells a new session nothing of what it missed."""
+        return self._memory.written()
+
+    def resume_after(self, last_seen: Mapping[str, str]) -> None:
+        """Catch up, at the next connection, with recent messages after these."""
+        self._memory.read(last_seen)
 
     async def run(self, accept: Accept) -> None:
         """Receive until cancelled. If `accept` fails, its exception comes out; the next run gets the event again."""
@@ -115,6 +127,23 @@ class DiscordChannel:
             raise Rejected(NAME, "a user id is a number")
         connection = await self._connected()
         return await connection.open_direct(user_id)
+
+    async def earlier(self, message: IncomingMessage, limit: int) -> tuple[EarlierMessage, ...]:
+        """What was said in the thread before a message, as `Channel` says."""
+        connection = self._connection
+        if connection is None:
+            return ()
+        try:
+            async with asyncio.timeout(_EARLIER.total_seconds()):
+                return await thread_before(connection, message, limit)
+        except (ChannelError, TimeoutError) as error:
+            log.warning("discord_thread_not_read", error=type(error).__name__)
+            return ()
+
+    async def fetch(self, attachment: Attachment, limit_bytes: int) -> bytes:
+        """Read an uploaded file as `Channel` says. Its address works for about a day."""
+        check_size(NAME, attachment.size_bytes, limit_bytes)
+        return await read_upload(attachment, self._settings.api_base_url, limit_bytes)
 
     async def _receive(self, connection: DiscordConnection, accept: Accept) -> None:
         async with asyncio.TaskGroup() as group:
@@ -202,6 +231,7 @@ async def _create(connection: DiscordConnection, chat_id: str, body: Body) -> st
 
 # How long a sender waits for a login before the outbox tries later.
 _WAIT = timedelta(seconds=30)
+_EARLIER = timedelta(seconds=3)
 # Discord API, error codes: unknown channel, unknown message.
 _GONE = frozenset({10003, 10008})
 # Discord API, error codes: invalid form body; no reply without permission to read the history.

@@ -283,7 +283,7 @@ _STABLE = timedelta(seconds=30)
 _PAUSES = tuple(timedelta(seconds=seconds) for seconds in (0, 1, 2, 4))
 
 _READY = frozenset({"READY", "RESUMED"})
-_WANTED = _READY | {"MESSAGE_CREATE", "INTERACTION_CREATE", "CHANNEL_CREATE"}
+_WANTED = _READY | {"MESSAGE_CREATE", "MESSAGE_UPDATE", "INTERACTION_CREATE", "CHANNEL_CREATE"}
 _JSON: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
 
 _BAD_TOKEN = "the bot token is wrong or was reset; set DISCORD_BOT_TOKEN to the one of the Developer Portal"

@@ -68,13 +68,15 @@ class Reference(Payload):
 
 
 class Referenced(Payload):
-    """What we read of an answered message."""
+    """What we read of an answered message, or of the one that a thread began with."""
 
     author: User
+    content: str = ""
+    timestamp: AwareDatetime | None = None
 
 
 class Message(Payload):
-    """`MESSAGE_CREATE`, or one entry of a channel's history."""
+    """`MESSAGE_CREATE`, the whole of a `MESSAGE_UPDATE`, or one entry of a channel's history."""
 
     id: Snowflake
     channel_id: Snowflake
@@ -99,7 +101,7 @@ class Message(Payload):
     @property
     def is_from_person(self) -> bool:
         """Whether somebody wrote it: no bot, no webhook, no notice of Discord."""
-        return not self.author.bot and self.webhook_id is None and self.type in _WRITTEN
+        return not self.author.bot and self.webhook_id is None and self.type in WRITTEN
 
     @property
     def is_blank(self) -> bool:
@@ -154,6 +156,24 @@ class Interaction(Payload):
     user: User | None = None
 
 
+class Change(Payload):
+    """What tells the kind of a `MESSAGE_UPDATE`: a link preview comes without its text or without a time of editing."""
+
+    content: str | None = None
+    edited_timestamp: AwareDatetime | None = None
+
+    @property
+    def is_edit(self) -> bool:
+        """Whether the text was edited, now or before."""
+        return self.content is not None and self.edited_timestamp is not None
+
+
+class ChangeEvent(Payload):
+    """The frame around a `MESSAGE_UPDATE`, which may hold only a part of the message."""
+
+    d: Change
+
+
 class MessageEvent(Payload):
     """The frame around a `MESSAGE_CREATE`."""
 
@@ -185,11 +205,13 @@ class Place:
     title: str | None = None
 
 
-def normalize(message: Message, place: Place, *, always_addressed: bool = False) -> IncomingMessage | None:
+def normalize(
+    message: Message, place: Place, *, always_addressed: bool = False, is_edit: bool = False
+) -> IncomingMessage | None:
     """The message of a person, or None for what nobody wrote to us: bots, webhooks, notices of Discord, empty texts."""
     if not message.is_from_person or message.author.id == place.own_id:
         return None
-    text = _strip_mentions(message.content, place)
+    text = without_mentions(message.content, place)
     if not text and not message.attachments:
         return None
     chat_type = _chat_type(message.guild_id, message.channel_type or place.channel_type)
@@ -198,13 +220,14 @@ def normalize(message: Message, place: Place, *, always_addressed: bool = False)
     return IncomingMessage(
         message_id=message.id,
         address=Address(channel=NAME, chat_id=message.channel_id),
-        sender=_sender(message.author, message.member),
+        sender=sender_of(message.author, message.member),
         text=text,
         attachments=tuple(_attachment(file) for file in message.attachments),
         metadata=MessageMetadata(
             chat_type=chat_type,
             addressed_to_bot=not chat_type.is_shared or always_addressed or is_reply or _mentions(message, place),
             is_reply_to_bot=is_reply,
+            is_edit=is_edit,
             reply_to=reference.message_id if reference and reference.type == _ANSWER else None,
             chat_title=place.title,
         ),
@@ -234,7 +257,7 @@ def normalize_interaction(interaction: Interaction, place: Place) -> IncomingMes
     return IncomingMessage(
         message_id=f"interaction:{interaction.id}",
         address=Address(channel=NAME, chat_id=interaction.channel_id),
-        sender=_sender(user, member),
+        sender=sender_of(user, member),
         text=text,
         metadata=MessageMetadata(
             chat_type=_chat_type(interaction.guild_id, channel_type),
@@ -247,7 +270,7 @@ def normalize_interaction(interaction: Interaction, place: Place) -> IncomingMes
 
 
 # Discord API, message types: DEFAULT and REPLY. All others are notices, or written by applications.
-_WRITTEN = frozenset({0, 19})
+WRITTEN = frozenset({0, 19})
 # Discord API, message reference types: DEFAULT; FORWARD (1) answers nothing.
 _ANSWER = 0
 
@@ -274,14 +297,16 @@ def _mentions(message: Message, place: Place) -> bool:
     return place.own_role is not None and place.own_role in message.mention_roles
 
 
-def _strip_mentions(text: str, place: Place) -> str:
+def without_mentions(text: str, place: Place) -> str:
+    """The text without the tokens that mention the bot."""
     if "<@" not in text:
         return text.strip()
     tokens = rf"@!?{place.own_id}" if place.own_role is None else rf"@!?{place.own_id}|@&{place.own_role}"
     return re.sub(rf"<(?:{tokens})>[^\S\n]*", "", text).strip()
 
 
-def _sender(user: User, member: Member | None) -> Sender:
+def sender_of(user: User, member: Member | None) -> Sender:
+    """A user as the writer of a message, by the name that the server's members see."""
     nick = member.nick if member else None
     name = nick or user.global_name or user.username
     return Sender(user_id=user.id, display_name=name, username=user.username or None)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import OrderedDict, deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
@@ -16,6 +17,7 @@ from pydantic import JsonValue, TypeAdapter, ValidationError
 from channels.base import Accept, Accepted
 from channels.discord_connection import Clock, DiscordConnection, Dispatch
 from channels.discord_events import (
+    ChangeEvent,
     ChannelEvent,
     Interaction,
     InteractionEvent,
@@ -32,7 +34,7 @@ from channels.message import IncomingMessage
 
 log = structlog.get_logger(__name__)
 
-Job: TypeAlias = Callable[[], Awaitable[None]]
+Job: TypeAlias = Callable[[], Awaitable[object]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,28 @@ class Memory:
         self.last_seen.move_to_end(message.channel_id)
         if len(self.last_seen) > _CHATS:
             self.last_seen.popitem(last=False)
+
+    def written(self) -> Mapping[str, str]:
+        """What was last seen, for a later process: by chat `message:server:type`, the latter two empty if unknown."""
+        return {
+            chat_id: f"{seen.message_id}:{seen.guild_id or ''}:{self._kind_of(chat_id, seen)}"
+            for chat_id, seen in self.last_seen.items()
+        }
+
+    def read(self, written: Mapping[str, str]) -> None:
+        """Take over what an earlier process has `written`; what is not of that form is left out."""
+        for chat_id, text in written.items():
+            seen = _SEEN.fullmatch(text)
+            if seen is None or not chat_id.isdecimal() or len(self.last_seen) >= _CHATS:
+                log.warning("discord_last_seen_skipped", chat_id=chat_id)
+                continue
+            kind = int(seen[3]) if seen[3] else None
+            self.last_seen.setdefault(chat_id, _LastSeen(int(seen[1]), seen[2] or None, kind))
+
+    def _kind_of(self, chat_id: str, seen: _LastSeen) -> int | str:
+        if chat_id in self.group_chats:  # announced once, to the process that is now ending
+            return _GROUP_DIRECT
+        return "" if seen.channel_type is None else seen.channel_type
 
 
 class Inbox:
@@ -106,6 +130,9 @@ class Inbox:
             match event.name:
                 case "MESSAGE_CREATE":
                     await self._take_message(MessageEvent.model_validate_json(event.frame).d, event)
+                case "MESSAGE_UPDATE":
+                    if ChangeEvent.model_validate_json(event.frame).d.is_edit:
+                        await self._take_edit(MessageEvent.model_validate_json(event.frame).d, event)
                 case "INTERACTION_CREATE":
                     await self._take_interaction(InteractionEvent.model_validate_json(event.frame).d, event)
                 case "CHANNEL_CREATE":
@@ -159,6 +186,12 @@ class Inbox:
             return
 
         await self._enqueue(message.channel_id, partial(self._hand_in, message, incoming, event), event)
+
+    async def _take_edit(self, message: Message, event: Dispatch) -> None:
+        place = self._place(message.guild_id, message.channel_id)
+        incoming = normalize(message, place, always_addressed=self._always_addressed, is_edit=True)
+        if incoming is not None:
+            await self._enqueue(message.channel_id, partial(self._accepted, incoming, event), event)
 
     async def _hand_in(self, message: Message, incoming: IncomingMessage, event: Dispatch | None) -> None:
         await self._accepted(incoming, event)
@@ -239,6 +272,8 @@ class Inbox:
         except ChannelError as error:
             log.info("discord_interaction_note_lost", error=type(error).__name__)
 
+
+_SEEN = re.compile(r"(\d{1,20}):(\d{0,20}):(\d{0,3})", re.ASCII)
 
 # Messages in progress; when full, reading waits, and so does Discord.
 _IN_PROGRESS = 256

@@ -41,7 +41,7 @@ class ChatType(StrEnum):
 
 
 class Address(Edge):
-    """Where a reply goes. `thread_id`: a Telegram topic or a Slack `thread_ts`; Discord threads are chats themselves."""
+    """Where a reply goes. `thread_id`: a Telegram topic or a Slack `thread_ts`; a Discord thread is a chat itself."""
 
     channel: str
     chat_id: str

@@ -69,7 +69,8 @@ def normalize(
 ) -> IncomingMessage | None:
     """The message of a person, or None for what nobody wrote to us: bots, ourselves, notices, empty texts.
 
-    An edit is the changed message, marked as such, if its writer changed the text; a link preview is none. Slack reports a mention twice, as `app_mention` and as `message`; both give the same text and the same delivery key.
+    An edit is the changed message, marked as such, if its writer changed the text; a link preview is none. Slack
+    reports a mention twice, as `app_mention` and as `message`; both give the same text and the same delivery key.
     `joined` are the threads in which the bot takes part: there it is addressed without a mention.
     """
     if event.get("subtype") == "message_changed":
@@ -290,10 +291,11 @@ def _parsed(model: type[_P], payload: Mapping[str, object]) -> _P | None:
 def _edited(event: Mapping[str, object]) -> Mapping[str, object]:
     """The message inside a `message_changed`, as an event; empty where nobody changed its text."""
     match event:
-        case {"message": {"user": str(writer), "edited": {"user": str(editor)}} as new, "previous_message": dict(old)}:
-            if editor == writer and new.get("text") != old.get("text"):
+        case {"message": dict(new), "previous_message": dict(old)} if new.get("text") != old.get("text"):
+            mark = new.get("edited")
+            if isinstance(mark, dict) and mark.get("user") == new.get("user"):
                 place = {key: event[key] for key in ("channel", "channel_type") if key in event}
-                return {"type": "message"} | new | place
+                return new | place
     return {}
 
 

@@ -46,7 +46,7 @@ async def _suggest(context: CommandContext, args: tuple[str, ...]) -> CommandRep
 async def _ask(context: CommandContext, verb: str, system: str, wish: str, temperature: float) -> CommandReply:
     """One model call about the conversation; it leaves no turn."""
     services = context.services
-    history = (await services.memories.load(context.thread)).history[-WINDOW:]
+    history = (await services.memories.peek(context.thread)).history[-WINDOW:]
     told = "\n\n".join(words for message in history if (words := _words(message)))
     if not told:
         return CommandReply(f"There is nothing to {verb} yet.")

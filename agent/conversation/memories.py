@@ -48,8 +48,15 @@ class ThreadMemories:
         self._capacity = capacity
         self._known: OrderedDict[ThreadId, ThreadMemory] = OrderedDict()
 
+    async def peek(self, thread: Thread) -> ThreadMemory:
+        """The memory of a thread for somebody who looks on beside its turns: nothing of it is kept."""
+        known = self._known.get(thread.id)
+        if known is not None and known.view == thread.view:
+            return known
+        return await self._store.read(lambda tx: _read(tx, thread))
+
     async def load(self, thread: Thread) -> ThreadMemory:
-        """The memory of a thread, with the history its row tells."""
+        """The memory of a thread, with the history its row tells. For the runner of its turns alone."""
         known = self._known.get(thread.id)
         if known is None and not thread.view.spans and thread.turn_count <= 1:
             known = ThreadMemory(thread.view, (), None)
@@ -86,9 +93,13 @@ class ThreadMemories:
             self._remember(thread, replace(known, counted=counted))
 
     def extend(self, thread: ThreadId, view: HistoryView, entries: tuple[ChatMessage, ...]) -> None:
-        """A turn's entries were committed and left the history at `view`."""
-        if known := self._known.get(thread):
+        """A turn's entries were committed and left the history at `view`. What does not fit together is forgotten."""
+        if (known := self._known.get(thread)) is None or not entries:
+            return
+        if known.view.with_added(view.spans[-1][1] - len(entries), len(entries)) == view:
             self._remember(thread, replace(known, view=view, history=known.history + entries))
+        else:
+            self.forget(thread)
 
     async def current(self, thread: Thread) -> ThreadMemory:
         """The memory of a thread in the middle of its turn: the turn itself may have shortened it meanwhile."""

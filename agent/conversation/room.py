@@ -24,6 +24,9 @@ from agent.workspace.scope import Scope
 
 log = structlog.get_logger(__name__)
 
+IMPLAUSIBLE = 3
+"""A count below a third of our estimate is not believed: some servers report only what they had not cached."""
+
 
 class RoomKeeper:
     """Counts with the provider's own figures where it gave them, and with an estimate for what came after."""
@@ -65,19 +68,20 @@ class RoomKeeper:
         return done
 
     async def fullness(self, thread: Thread) -> Fullness:
-        """How full a thread is."""
-        return self._fullness(await self._memories.load(thread))
+        """How full a thread is, for whoever asks."""
+        return self._fullness(await self._memories.peek(thread))
 
-    async def fullness_of(self, history: Sequence[ChatMessage]) -> Fullness:
+    def fullness_of(self, history: Sequence[ChatMessage]) -> Fullness:
         """How full a thread with this history is."""
         return Fullness(self._estimator.estimate(history, ""), self._limit)
 
     def _fullness(self, memory: ThreadMemory) -> Fullness:
-        prefix = memory.prefix.body if memory.prefix else ""
-        if memory.counted is None or memory.counted.messages > len(memory.history):
-            return Fullness(self._estimator.estimate(memory.history, prefix), self._limit)
-        since = memory.history[memory.counted.messages :]
-        return Fullness(memory.counted.tokens + self._estimator.estimate(since, ""), self._limit)
+        estimate = self._estimator.estimate(memory.history, memory.prefix.body if memory.prefix else "")
+        counted = memory.counted
+        if counted is None or counted.messages > len(memory.history):
+            return Fullness(estimate, self._limit)
+        tokens = counted.tokens + self._estimator.estimate(memory.history[counted.messages :], "")
+        return Fullness(tokens if tokens * IMPLAUSIBLE >= estimate else estimate, self._limit)
 
     @property
     def _limit(self) -> int:

@@ -126,7 +126,7 @@ class ThreadCommands:
             return (
                 f"There is little to shorten: the conversation takes {before.tokens} tokens ({before.percent}% full)."
             )
-        after = await self._room.fullness_of(done.history)
+        after = self._room.fullness_of(done.history)
         saved = " A summary stands in their place." if done.summary_written else ""
         return _report(done.turns_removed, before, after, saved)
 

@@ -28,11 +28,6 @@ def failed(name: str, reason: str) -> str:
     return f"The credential for {name} was not stored. {reason}\n\n{instructions(name)}"
 
 
-def not_stored(name: str) -> str:
-    """The database did not take the credential, and it is awaited still."""
-    return failed(name, "The database is not reachable at the moment.")
-
-
 def expired(name: str) -> str:
     """A text came after the time was over: it may be a secret, so it is thrown away."""
     return (

@@ -183,8 +183,8 @@ _LIMITS = ((15, Tier.FLASH), (40, Tier.STANDARD), (65, Tier.PRO))
 
 def tier_of(text: str) -> Tier:
     """The tier of a person's words: their own `[tier:x]`, else what is plain at first sight, else by the score."""
-    if hint := _HINT.search(text):
-        return Tier(hint[1].lower())
+    if hinted := hinted_tier(text):
+        return hinted
     words = text[:_LONGEST_READ].strip().lower()
     if _GREETING.fullmatch(words):
         return Tier.FLASH
@@ -193,6 +193,12 @@ def tier_of(text: str) -> Tier:
             return tier
     points = score(text)
     return next((tier for limit, tier in _LIMITS if points <= limit), Tier.FRONTIER)
+
+
+def hinted_tier(text: str) -> Tier | None:
+    """The tier that a text asks for with `[tier:x]`."""
+    hint = _HINT.search(text)
+    return Tier(hint[1].lower()) if hint else None
 
 
 def score(text: str) -> int:

@@ -11,7 +11,7 @@ import structlog
 
 from agent.llm.base import Completion, CompletionRequest, LLMProvider, OnText
 from agent.llm.clean import clean
-from agent.llm.complexity import Tier, tier_of
+from agent.llm.complexity import Tier, hinted_tier, tier_of
 from agent.llm.errors import BudgetExceeded, LLMError
 from agent.llm.local import spoken
 from agent.llm.messages import ToolResult, UserText
@@ -40,7 +40,8 @@ def route_of(request: CompletionRequest) -> Route:
     uses_tools = bool(request.tools) or any(isinstance(message, ToolResult) for message in request.messages[-2:])
     if request.model is not None or uses_tools or not isinstance(last, UserText):
         return Route.PRIMARY
-    match tier_of(spoken(last.text)):
+    # A hint on a line of its own looks like a line of ours: it is read before those are left out.
+    match hinted_tier(last.text) or tier_of(spoken(last.text)):
         case Tier.FLASH | Tier.STANDARD:
             return Route.CHEAP
         case Tier.PRO:

@@ -74,6 +74,7 @@ class TurnRunner:
         self._asked = asked
         self.counts: Counter[str] = Counter()
         self._running: dict[ThreadId, asyncio.Task[Settlement | Fenced | StoreError]] = {}
+        self._unheard: set[ThreadId] = set()  # stops that found nothing running: a claim may have been under way
 
     async def serve(self, thread: ThreadId, lane: Lane) -> None:
         """Serve everything that waits on a lane. While the database is away it tries again and loses nothing."""
@@ -97,6 +98,8 @@ class TurnRunner:
         """Cut off the running turn of a thread. Its row says the same, for a turn that is about to start."""
         if task := self._running.get(thread):
             task.cancel()
+        else:
+            self._unheard.add(thread)
 
     async def backlog(self) -> tuple[tuple[ThreadId, Lane], ...]:
         """Every lane an earlier process left work on."""
@@ -157,7 +160,7 @@ class TurnRunner:
     async def _guarded(self, envelope: Envelope, journal: StepJournal) -> Settlement | Fenced | StoreError:
         """A fault that ends the attempt and not the turn comes back as a value: the group must not wrap it."""
         try:
-            return await self._agent.handle(envelope, journal)
+            return await self._agent.handle(await self._with_unheard_stop(envelope), journal)
         except (Fenced, StoreError) as error:
             return error
         except LLMError as error:
@@ -166,6 +169,14 @@ class TurnRunner:
         except Exception:
             log.exception("turn_broke")
             return settle.failed(envelope, await self._cut_off_context(envelope), replies.SOMETHING_BROKE)
+
+    async def _with_unheard_stop(self, envelope: Envelope) -> Envelope:
+        """The envelope with a stop that came after the turn was claimed and before it could be cut off."""
+        if envelope.thread.id not in self._unheard:
+            return envelope
+        self._unheard.discard(envelope.thread.id)
+        turn = await self._store.read(lambda tx: turns.open_turn(tx, envelope.thread.id))
+        return envelope if turn is None or turn.id != envelope.turn.id else replace(envelope, turn=turn)
 
     async def _cut_off_context(self, envelope: Envelope) -> ReasoningContext:
         """What a turn that ended early has done: what its journal holds by now."""

@@ -24,6 +24,7 @@ from agent.llm.messages import UserText
 from channels.base import Accept, Accepted, Channel, Uncertain
 from channels.errors import ChannelError, RateLimited, Rejected, Unauthorized, Unavailable
 from channels.message import Address, ChatType, IncomingMessage, OutgoingMessage
+from tests.architecture.test_registries import differences
 from tests.docs.pages import ROOT, as_module, blocks
 
 Handler = Callable[[web.Request], Awaitable[web.Response]]
@@ -43,6 +44,10 @@ def test_documented_command_is_a_command(tmp_path: Path) -> None:
 def ollama(tmp_path: Path) -> Iterator[ModuleType]:
     with documented("write-a-provider.md", "agent.llm.settings", "OllamaSettings", tmp_path) as module:
         yield module
+
+
+def test_documented_provider_has_all_that_is_asked(ollama: ModuleType) -> None:
+    assert differences(ollama.OllamaProvider, LLMProvider) == []
 
 
 async def test_documented_provider_streams_an_answer(ollama: ModuleType) -> None:
@@ -97,6 +102,10 @@ def answer_lines(*lines: object) -> Handler:
 def matrix(tmp_path: Path) -> Iterator[ModuleType]:
     with documented("write-a-channel.md", "channels.settings", "MatrixSettings", tmp_path) as module:
         yield module
+
+
+def test_documented_channel_has_all_that_is_asked(matrix: ModuleType) -> None:
+    assert differences(matrix.MatrixChannel, Channel) == []
 
 
 async def test_documented_channel_hands_on_what_people_wrote_and_confirms_it_afterwards(matrix: ModuleType) -> None:

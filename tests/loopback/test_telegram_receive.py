@@ -15,7 +15,7 @@ import pytest
 import structlog
 from pydantic import SecretStr
 
-from channels.base import Accepted, ChannelHealth, ChannelState
+from channels.base import Accepted, ChannelHealth, ChannelState, ReportsMigration
 from channels.errors import Unauthorized
 from channels.message import IncomingMessage
 from channels.settings import GroupTrigger, TelegramMode, TelegramSettings
@@ -323,16 +323,52 @@ async def test_album_is_one_message_also_if_it_arrives_in_pieces(
     assert message.metadata.addressed_to_bot
 
 
-async def test_edits_start_nothing_and_are_logged(fake: FakeTelegram, inbox: Inbox) -> None:
-    update = fake.said("/new")
-    edit = fake.update(edited_message=update["message"] | {"edit_date": 1_772_000_005})
+async def test_edit_is_handed_on_as_such_also_if_only_metadata_changed(fake: FakeTelegram, inbox: Inbox) -> None:
+    said = fake.said("/new")
+    edits = [fake.edited(said, "/new"), fake.edited(said, "/new thing")]
     with structlog.testing.capture_logs() as logs:
-        await fake.push(update, edit)
+        await fake.push(said, *edits)
         async with running(TelegramChannel(settings(fake)), inbox):
-            await fake.wait(lambda: fake.offsets[-1:] == [edit["update_id"] + 1])
+            await inbox.wait_for(3)
 
-    assert inbox.texts == ["/new"]
-    assert any(entry["event"] == "edit_ignored" for entry in logs)
+    assert [message.metadata.is_edit for message in inbox.messages] == [False, True, True]
+    assert {message.original_key for message in inbox.messages} == {inbox.messages[0].delivery_key}
+    assert len({message.delivery_key for message in inbox.messages}) == 3
+    assert sum(entry["event"] == "edit_received" for entry in logs) == 2
+
+
+async def test_migration_is_reported_by_both_chats_before_it_is_confirmed(
+    fake: FakeTelegram, inbox: Inbox, clock: LeapingClock
+) -> None:
+    reports: list[tuple[str, str]] = []
+
+    async def on_migration(old: str, new: str) -> None:
+        reports.append((old, new))
+        if len(reports) == 1:
+            raise ConnectionError("the store is away")
+
+    channel = TelegramChannel(settings(fake), clock=clock)
+    assert isinstance(channel, ReportsMigration)
+    channel.on_migration = on_migration
+    last = fake.said("after", chat_id=-1005)
+    await fake.push(
+        fake.said(None, chat_id=-5, migrate_to_chat_id=-1005),
+        fake.said(None, chat_id=-1005, migrate_from_chat_id=-5),
+        last | {"update_id": last["update_id"] + 2},
+    )
+    async with running(channel, inbox):
+        await fake.wait(lambda: fake.offsets[-1] == last["update_id"] + 3)
+
+    assert reports == [("-5", "-1005")] * 3
+    assert inbox.texts == ["after"]
+
+
+async def test_migration_that_nobody_listens_to_is_no_obstacle(fake: FakeTelegram, inbox: Inbox) -> None:
+    await fake.push(fake.said(None, chat_id=-5, migrate_to_chat_id=-1005), fake.said("after"))
+    async with running(TelegramChannel(settings(fake)), inbox):
+        await inbox.wait_for(1)
+
+    assert inbox.texts == ["after"]
 
 
 async def test_privacy_mode_is_said_where_all_messages_are_expected(inbox: Inbox) -> None:

@@ -64,8 +64,8 @@ def attempts(home: Path) -> list[ToolCall]:
         ("time", {"operation": "now"}),
         ("memory_search", {"query": "zanzibar", "limit": 20}),
         ("memory_search", {"query": "the word is"}),
-        ("shell", {"command": f"cat ../*/* ../../* {home}/workspace/MEMORY.md; grep -rs zanzibar . /home /root /tmp"}),
-        ("shell", {"command": "ls -laR . ; ls -la / ..; cat link/MEMORY.md link/*/*; env"}),
+        ("shell", {"command": f"cat ../*.md ../*/*.md {home}/workspace/MEMORY.md; grep -rs zanzibar . /home /root"}),
+        ("shell", {"command": "ls -laR .; ls -la / ..; cat link/MEMORY.md link/*/*; env"}),
     ]
     for call_id in ("call_1", "dm-call", "x"):
         wanted.append(("json", {"operation": "query", "source_tool_call_id": call_id, "path": "$"}))

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from agent.llm.base import LLMProvider
+from agent.store.base import Store
 from agent.store.open import open_store
 from agent.turns.engine import Handlers
 from agent.workspace.seeding import seed
@@ -59,12 +60,14 @@ class Bot:
         self.slack = MemoryChannel("slack")
         self.channels: dict[str, MemoryChannel] = {"telegram": self.telegram, "slack": self.slack}
         self.steps: dict[str, StepSurface] = {}
+        self.wrap_store: Callable[[Store], Store] = lambda store: store
         self.quit = asyncio.Event()
 
     async def __aenter__(self) -> Self:
         self.store = open_store(self.home)
+        store = self.wrap_store(self.store)
         self.core = build_core(
-            self.settings, self.store, self.channels, self.steps, self.quit.set, self.clock, self._provider
+            self.settings, store, self.channels, self.steps, self.quit.set, self.clock, self._provider
         )
         await seed(self.core.workspace)
         self._stop = asyncio.Event()

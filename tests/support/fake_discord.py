@@ -17,6 +17,8 @@ from typing import Any
 
 from aiohttp import WSCloseCode, WSMsgType, web
 
+from tests.support.file_answer import file_answer
+
 Json = dict[str, Any]
 
 TOKEN = "MTIzNDU2Nzg5MDEyMzQ1Njc4.Gabcde.canary-token-of-the-fake-discord-0001"
@@ -114,6 +116,9 @@ class FakeDiscord:
         self.responses: dict[str, Json] = {}
         self.notes: list[Json] = []
         self.sessions: dict[str, Session] = {}
+        self.files: dict[str, bytes] = {}
+        self.file_headers: list[Mapping[str, str]] = []
+        self.tells_length = True
         self.refuse_connections = 0
         self.waiting_at_gateway = 0
         self._gate: asyncio.Event | None = None
@@ -178,6 +183,18 @@ class FakeDiscord:
         if not offline:
             await self.emit("MESSAGE_CREATE", self._as_event(message))
         return message
+
+    async def edit(self, message: Json, content: str, **extra: Any) -> None:
+        """The writer of a message changes its text."""
+        message.update({"content": content, "edited_timestamp": datetime.now(UTC).isoformat()} | extra)
+        await self.emit("MESSAGE_UPDATE", self._as_event(message))
+
+    async def preview(self, message: Json, *, whole: bool) -> None:
+        """Discord shows a link of a message; it tells of the whole message, or of the change alone."""
+        message["embeds"] = [{"type": "link", "url": "https://a.example"}]
+        event = self._as_event(message)
+        part = {key: event[key] for key in ("id", "channel_id", "embeds")}
+        await self.emit("MESSAGE_UPDATE", event if whole else part)
 
     async def press(
         self,
@@ -325,7 +342,7 @@ class FakeDiscord:
 
     @web.middleware
     async def _every_call(self, request: web.Request, handler: Callable[[web.Request], Any]) -> web.StreamResponse:
-        if request.path == "/gateway/":
+        if request.path == "/gateway/" or request.path.startswith("/files/"):
             response: web.StreamResponse = await handler(request)
             return response
         body = await request.json() if request.can_read_body else {}
@@ -370,10 +387,26 @@ class FakeDiscord:
             },
         )
 
+    async def _file(self, request: web.Request) -> web.StreamResponse:
+        self.file_headers.append(request.headers)
+        content = self.files.get(request.match_info["name"])
+        if content is None:
+            return web.Response(status=404, text="This content is no longer available.")
+        return await file_answer(request, content, tells_length=self.tells_length)
+
+    async def _get_channel(self, request: web.Request) -> web.Response:
+        self._channel(request)
+        return _answer(200, _channel(request.match_info["channel"]))
+
     async def _history(self, request: web.Request) -> web.Response:
         messages = self._channel(request)
-        after, limit = int(request.query["after"]), int(request.query["limit"])
-        found = [message for message in messages.values() if int(message["id"]) > after][:limit]
+        limit = int(request.query["limit"])
+        if not 1 <= limit <= 100:
+            raise _Refusal(400, 50035, "limit: int value should be between 1 and 100.")
+        if "before" in request.query:
+            found = [m for m in messages.values() if int(m["id"]) < int(request.query["before"])][-limit:]
+        else:
+            found = [m for m in messages.values() if int(m["id"]) > int(request.query["after"])][:limit]
         return _answer(200, [{key: value for key, value in m.items() if key != "member"} for m in reversed(found)])
 
     async def _post(self, request: web.Request) -> web.Response:
@@ -538,7 +571,9 @@ class FakeDiscord:
         follow_up = f"{api}/webhooks/{APPLICATION}/{{token}}"
         return (
             web.get("/gateway/", self._gateway),
+            web.get("/files/{name}", self._file),
             web.get(f"{api}/users/@me", self._me),
+            web.get(f"{api}/channels/{{channel}}", self._get_channel),
             web.get(f"{api}/oauth2/applications/@me", self._application),
             web.get(f"{api}/channels/{{channel}}/messages", self._history),
             web.post(f"{api}/channels/{{channel}}/messages", self._post),

@@ -18,6 +18,8 @@ from typing import Any, Self
 
 from aiohttp import WSMsgType, web
 
+from tests.support.file_answer import file_answer
+
 BOT_TOKEN = "xoxb-1-loopback-canary"
 APP_TOKEN = "xapp-1-loopback-canary"
 SIGNING_SECRET = "signing-secret-canary"
@@ -49,6 +51,7 @@ class Post:
     blocks: list[dict[str, Any]] = field(default_factory=list)
     metadata: dict[str, Any] | None = None
     ephemeral_for: str | None = None
+    extra: dict[str, Any] = field(default_factory=dict)
 
     @property
     def buttons(self) -> list[dict[str, Any]]:
@@ -88,6 +91,10 @@ class FakeSlack:
         self.answers_pings = True
         self.greets = True
         self.hold: dict[str, asyncio.Event] = {}
+        self.files: dict[str, bytes] = {}
+        self.file_requests: list[tuple[str, str]] = []
+        self.files_need_sign_in = False
+        self.tells_length = True
         self._faults: dict[str, list[Fault]] = defaultdict(list)
         self._envelopes: dict[str, Envelope] = {}
         self._count = 0
@@ -98,6 +105,7 @@ class FakeSlack:
         app = web.Application()
         app.router.add_route("*", "/api/{method}", self._api)
         app.router.add_get("/link", self._socket)
+        app.router.add_get("/files-pri/{name}", self._file)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", 0)
@@ -115,6 +123,10 @@ class FakeSlack:
     @property
     def api_base_url(self) -> str:
         return f"http://127.0.0.1:{self._port}/api/"
+
+    @property
+    def files_url(self) -> str:
+        return f"http://127.0.0.1:{self._port}/files-pri"
 
     # -- what tests do ---------------------------------------------------------------------------------------------
     async def until(self, holds: Callable[[], object]) -> None:
@@ -141,8 +153,19 @@ class FakeSlack:
         kind = {"D": "im", "G": "group"}.get(channel[0], "channel")
         event = {"type": "message", "channel": channel, "channel_type": kind, "user": user, "text": text}
         event |= {"ts": self.ts(), "team": TEAM, "client_msg_id": "x"} | extra
-        self.posts[channel, event["ts"]] = Post(channel, event["ts"], user, text, event.get("thread_ts"))
+        marks: dict[str, Any] = {key: value for key, value in extra.items() if key in ("subtype", "bot_id", "username")}
+        post = Post(channel, event["ts"], user, text, event.get("thread_ts"), extra=marks)
+        self.posts[channel, event["ts"]] = post
         return event
+
+    def change(self, said: dict[str, Any], text: str, by: str | None = None, **extra: Any) -> dict[str, Any]:
+        """The event of a changed message: edited by a person, or else by Slack itself."""
+        old = {key: value for key, value in said.items() if key not in ("channel", "channel_type")}
+        edited = {"edited": {"user": by, "ts": self.ts()}} if by else {}
+        new = old | {"text": text} | edited | extra
+        place = {"channel": said["channel"], "channel_type": said["channel_type"], "hidden": True}
+        changed = {"type": "message", "subtype": "message_changed", "message": new, "previous_message": old}
+        return changed | place | {"ts": self.ts()}
 
     async def deliver(self, event: dict[str, Any]) -> Envelope:
         """Deliver an event by Socket Mode."""
@@ -205,6 +228,15 @@ class FakeSlack:
         self.sockets.remove(socket)
         await self._tell()
         return socket
+
+    async def _file(self, request: web.Request) -> web.StreamResponse:
+        name, content = request.match_info["name"], self.files.get(request.match_info["name"])
+        self.file_requests.append((name, request.headers.get("Authorization", "")))
+        if self.files_need_sign_in:
+            raise web.HTTPFound("https://team.slack.com/?redir=files")
+        if content is None:
+            return web.Response(status=404)
+        return await file_answer(request, content, tells_length=self.tells_length)
 
     async def _tell(self) -> None:
         async with self._changed:
@@ -329,7 +361,8 @@ class FakeSlack:
     def _history(self, params: dict[str, Any], belongs: Callable[[Post], bool]) -> dict[str, Any]:
         if params["channel"] not in self.channels:
             raise Refused("channel_not_found")
-        found = [p for p in self.shown(params["channel"]) if belongs(p) and p.ts > str(params.get("oldest", "0"))]
+        oldest, latest = str(params.get("oldest", "0")), str(params.get("latest") or "9")
+        found = [p for p in self.shown(params["channel"]) if belongs(p) and oldest < p.ts < latest]
         start = int(params.get("cursor") or 0)
         size = int(params.get("limit", 100))
         page = found[start : start + size]
@@ -337,6 +370,7 @@ class FakeSlack:
         with_metadata = str(params.get("include_all_metadata")) in ("1", "True", "true")
         messages = [
             {"ts": p.ts, "user": p.user, "text": p.text}
+            | p.extra
             | ({"metadata": p.metadata} if with_metadata and p.metadata else {})
             for p in page
         ]

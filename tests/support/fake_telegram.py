@@ -18,6 +18,8 @@ from urllib.parse import parse_qsl
 
 from aiohttp import web
 
+from tests.support.file_answer import file_answer
+
 TOKEN = "123456789:AAfakeTokenForTestsOnLoopbackSocket0"
 BOT_ID = 123456789
 USERNAME = "Our_Bot"
@@ -83,6 +85,9 @@ class FakeTelegram:
         self.webhook: Json = {}
         self.offsets: list[int] = []
         self.reads_all = reads_all
+        self.files: dict[str, bytes] = {}
+        self.file_path = "documents/{}"
+        self.tells_length = True
         self.base_url = ""
         self._planned: dict[str, deque[Refusal | None]] = defaultdict(deque)
         self._numbers = 100
@@ -93,6 +98,7 @@ class FakeTelegram:
     async def __aenter__(self) -> Self:
         app = web.Application()
         app.router.add_post("/bot{token}/{method}", self._handle)
+        app.router.add_get("/file/bot{token}/documents/{file}", self._file)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", 0)
@@ -142,6 +148,10 @@ class FakeTelegram:
         message |= more
         self.messages[chat_id, self._numbers] = message
         return self.update(message={key: value for key, value in message.items() if value is not None})
+
+    def edited(self, update: Json, text: str, **more: Any) -> Json:
+        """An update in which the writer of an earlier one has changed its text."""
+        return self.update(edited_message=update["message"] | {"text": text, "edit_date": 1_772_000_005} | more)
 
     def pressed(self, data: str, *, chat_id: int = 7, message_id: int = 1, query: str = "q1") -> Json:
         """An update with a button that somebody pressed."""
@@ -197,6 +207,17 @@ class FakeTelegram:
             body | ({"parameters": refusal.parameters} if refusal.parameters else {}), status=refusal.status or 500
         )
 
+    async def _file(self, request: web.Request) -> web.StreamResponse:
+        self.calls.append(Call("file", dict(request.match_info)))
+        planned = self._planned["file"].popleft() if self._planned["file"] else None
+        content = self.files.get(request.match_info["file"])
+        if planned is not None and planned.status == 0:
+            assert request.transport is not None
+            request.transport.abort()
+        if planned is not None or content is None or request.match_info["token"] != TOKEN:
+            return web.Response(status=planned.status if planned else 404)
+        return await file_answer(request, content, tells_length=self.tells_length)
+
     async def _get_updates(self, params: Json) -> list[Json]:
         if self.webhook:
             raise Refusal(409, "Conflict: can't use getUpdates method while webhook is active")
@@ -246,6 +267,12 @@ class FakeTelegram:
                         400, "Bad Request: query is too old and response timeout expired or query ID is invalid"
                     )
                 self.buttons.discard(params["callback_query_id"])
+            case "getFile":
+                if params["file_id"] not in self.files:
+                    raise Refusal(400, "Bad Request: wrong file_id or the file is temporarily unavailable")
+                size = {"file_size": len(self.files[params["file_id"]])} if self.tells_length else {}
+                path = self.file_path.format(params["file_id"])
+                return {"file_id": params["file_id"], "file_unique_id": "u", "file_path": path} | size
             case "setWebhook":
                 self.webhook = params
             case "deleteWebhook":

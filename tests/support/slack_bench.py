@@ -102,5 +102,5 @@ async def running(
 async def until(holds: Callable[[], object]) -> None:
     """Give way to other tasks until something is so."""
     async with asyncio.timeout(5):
-        while not holds():  # noqa: ASYNC110 - a state that tells nobody when it changes
+        while not holds():
             await asyncio.sleep(0)

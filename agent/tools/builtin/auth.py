@@ -54,12 +54,6 @@ def awaited(tool_name: str, output: ToolOutput) -> Awaiting | None:
     return request if request.awaiting_token else None
 
 
-def awaited_name(tool_name: str, output: ToolOutput) -> str | None:
-    """The name of the credential that is awaited after this output, if any."""
-    request = awaited(tool_name, output)
-    return None if request is None else request.name
-
-
 class NameArguments(Arguments):
     """Arguments of `tool_auth` and `secret_delete`."""
 

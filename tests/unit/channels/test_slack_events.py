@@ -119,6 +119,7 @@ def test_a_thread_of_another_channel_is_not_joined() -> None:
         {"user": "USLACKBOT"},
         {"subtype": "bot_message", "bot_id": "B0OTHER"},
         {"subtype": "message_changed", "message": {"text": "<@U0BOT> https://a.example", "ts": "100.000001"}},
+        {"subtype": "message_changed", "message": 5, "previous_message": None},
         {"subtype": "message_deleted"},
         {"subtype": "channel_join"},
         {"subtype": "some_new_subtype"},
@@ -306,3 +307,52 @@ def test_what_a_person_typed_is_read_as_typed(typed: str) -> None:
     message = read(event(sent, channel="D1", channel_type="im"))
 
     assert (message.text if message else "") == typed.strip()
+
+
+def changed(new: dict[str, Any], old: dict[str, Any]) -> dict[str, Any]:
+    place = {"channel": "C1", "channel_type": "channel", "hidden": True, "ts": "999.000001"}
+    return {"type": "message", "subtype": "message_changed", "message": new, "previous_message": old} | place
+
+
+def inner(text: str, editor: str | None = None, **extra: Any) -> dict[str, Any]:
+    edited = {"edited": {"user": editor, "ts": "998.0"}} if editor else {}
+    return {"type": "message", "user": "U1", "text": text, "ts": "100.000001"} | edited | extra
+
+
+def test_an_edit_is_the_same_message_with_its_new_text() -> None:
+    first = taken(event("<@U0BOT> helo"))
+    edit = taken(changed(inner("<@U0BOT> hello", "U1"), inner("<@U0BOT> helo")))
+
+    assert (edit.text, edit.metadata.is_edit, first.metadata.is_edit) == ("hello", True, False)
+    assert edit.original_key == first.delivery_key
+    assert (edit.address, edit.metadata.addressed_to_bot) == (first.address, True)
+
+
+def test_an_edit_in_a_joined_thread_is_addressed_and_an_upload_may_be_edited() -> None:
+    new, old = (inner(t, e, thread_ts="90.1", subtype="file_share") for t, e in (("so", "U1"), ("si", None)))
+
+    assert taken(changed(new, old), joined={("C1", "90.1")}).metadata.addressed_to_bot
+
+
+@pytest.mark.parametrize(
+    ("new", "old"),
+    [
+        (inner("<@U0BOT> https://a.example", attachments=[{}]), inner("<@U0BOT> https://a.example")),
+        (inner("<@U0BOT> a", "U1", attachments=[{}]), inner("<@U0BOT> a", "U1")),  # a preview after an edit
+        (inner("<@U0BOT> b"), inner("<@U0BOT> a")),
+        (inner("<@U0BOT> b", "U2"), inner("<@U0BOT> a")),
+        (inner("<@U0BOT> b", "U0BOT", user="U0BOT"), inner("a", user="U0BOT")),
+        (inner("<@U0BOT> b", "U3", user="U3", bot_id="B0OTHER"), inner("a", user="U3", bot_id="B0OTHER")),
+        (inner("This message was deleted.", "U1", subtype="tombstone"), inner("<@U0BOT> a")),
+        (inner("", "U1"), inner("<@U0BOT> a")),
+    ],
+)
+def test_a_change_that_no_person_made_to_the_text_is_no_edit(new: dict[str, Any], old: dict[str, Any]) -> None:
+    assert read(changed(new, old)) is None
+
+
+def test_a_mention_added_by_an_edit_is_one_edit_though_slack_tells_twice() -> None:
+    by_change = taken(changed(inner("<@U0BOT> hi", "U1"), inner("hi")))
+    by_mention = taken(mention_of(event("<@U0BOT> hi", edited={"user": "U1", "ts": "998.0"})))
+
+    assert by_change == by_mention

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from channels.message import AttachmentKind, ChatType, IncomingMessage
-from channels.telegram_normalize import STARTED, Json, Malformed, Me, chat_id_of, normalize
+from channels.telegram_normalize import STARTED, Json, Malformed, Me, chat_id_of, migration_of, normalize
 
 NOW = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
 ME = Me(123, "Our_Bot")
@@ -75,13 +75,45 @@ def test_unknown_chat_type_counts_as_shared() -> None:
         update(sender=None),
         update(is_automatic_forward=True),
         update(None, new_chat_members=[ADA]),
-        {"update_id": 1, "edited_message": update()["message"]},
+        {"update_id": 1, "edited_message": update(sender=US)["message"]},
+        {"update_id": 1, "edited_message": update(None, caption="new", media_group_id="g")["message"]},
+        {"update_id": 1, "edited_message": update("/new@other_bot")["message"]},
+        update(None, chat=GROUP, migrate_from_chat_id=-5),
         {"update_id": 1, "channel_post": update()["message"]},
         {"update_id": 1},
     ],
 )
 def test_what_nobody_said_to_us_is_no_message(raw: dict[str, Any]) -> None:
     assert read(raw) is None
+
+
+def test_edit_is_the_same_message_with_its_new_text() -> None:
+    first = got(update("@our_bot helo", chat=GROUP))
+    edit = got({"update_id": 10, "edited_message": update("/new@our_bot hello", chat=GROUP)["message"]})
+
+    assert (edit.text, edit.metadata.is_edit, first.metadata.is_edit) == ("/new hello", True, False)
+    assert edit.original_key == first.delivery_key
+    assert edit.metadata.addressed_to_bot
+
+
+@pytest.mark.parametrize(
+    ("chat_id", "notice", "expected"),
+    [
+        (-5, {"migrate_to_chat_id": -1005}, ("-5", "-1005")),
+        (-1005, {"migrate_from_chat_id": -5}, ("-5", "-1005")),
+        (-5, {}, None),
+        (-5, {"migrate_to_chat_id": "x"}, None),
+    ],
+)
+def test_both_notices_of_a_migration_give_the_old_and_the_new_id(
+    chat_id: int, notice: dict[str, Any], expected: tuple[str, str] | None
+) -> None:
+    assert migration_of(update(None, chat={"id": chat_id, "type": "group"}, **notice)) == expected
+
+
+@pytest.mark.parametrize("raw", [{"update_id": 1}, {"update_id": 1, "message": 5}, {"update_id": 1, "message": {}}])
+def test_broken_updates_migrate_nothing(raw: dict[str, Any]) -> None:
+    assert migration_of(raw) is None
 
 
 @pytest.mark.parametrize("text", ["😀 @our_bot hi", "😀 hi @OUR_BOT", "😀 @Our_Bot  hi"])

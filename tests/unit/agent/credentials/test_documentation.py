@@ -37,5 +37,4 @@ def test_page_explains_the_errors_that_are_shown(tmp_path: Path) -> None:
 def test_late_and_failed_credentials_are_answered_with_what_to_do_next() -> None:
     assert wording.instructions("github") in wording.failed("github", "It was empty.")
     assert "It was empty." in wording.failed("github", "It was empty.")
-    assert "database" in wording.not_stored("github")
     assert "neither stored nor read" in wording.expired("github")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib.util
 import os
 import stat
 import sys
@@ -12,7 +13,7 @@ from pydantic import SecretStr
 from structlog.testing import capture_logs
 
 from agent.credentials.errors import MasterKeyUnavailable
-from agent.credentials.keys import KEY_FILE, SystemKeychain, load_master_key
+from agent.credentials.keys import KEY_FILE, SystemKeychain, load_master_key, system_keychain
 
 GIVEN = SecretStr("a setting of more than thirty-two characters: ÄÖ")
 
@@ -194,6 +195,10 @@ def test_keychains_program_keeps_secrets_by_account(tmp_path: Path) -> None:
     assert keychain.write("b", "two")
     assert (keychain.read("a"), keychain.read("b")) == ("one", "two")
     assert (tmp_path / "optimclaw-a").read_text() == "one"
+
+
+def test_machine_has_a_keychain_where_its_package_is_installed() -> None:
+    assert (system_keychain() is not None) is (importlib.util.find_spec("keyring") is not None)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.credentials import wording
+from agent.credentials.names import credential_name
 from agent.model.ids import UserId
 from agent.model.tool_call import ToolOutput
 from agent.store.errors import StoreUnavailable
@@ -18,7 +19,6 @@ from agent.tools.builtin.auth import (
     SecretListArguments,
     ToolAuth,
     awaited,
-    awaited_name,
 )
 from agent.tools.registry import PROTECTED
 from agent.workspace.scope import GroupScope, PersonScope, Scope
@@ -37,14 +37,15 @@ class Names:
         self.is_away = False
 
     async def exists(self, user: UserId, name: str) -> bool:
-        return (user, name) in self._all()
+        return (user, credential_name(name)) in self._all()
 
     async def names(self, user: UserId) -> tuple[str, ...]:
         return tuple(sorted(name for owner, name in self._all() if owner == user))
 
     async def delete(self, user: UserId, name: str) -> bool:
-        found = (user, name) in self._all()
-        self.kept.discard((user, name))
+        known = (user, credential_name(name))
+        found = known in self._all()
+        self.kept.discard(known)
         return found
 
     def _all(self) -> set[tuple[UserId, str]]:
@@ -75,7 +76,9 @@ async def test_credential_of_any_name_is_asked_for_and_the_dispatcher_learns_whi
         "instructions": "Please send the credential for github as your next message. It goes to the credential store "
         "only; anything else, such as /stop, cancels. The request expires in 5 minutes.",
     }
-    assert awaited_name("tool_auth", output) == "github"
+    request = awaited("tool_auth", output)
+    assert request is not None
+    assert request.name == "github"
 
 
 async def test_person_is_told_when_a_stored_credential_would_be_replaced() -> None:
@@ -92,7 +95,7 @@ async def test_in_a_shared_chat_no_secret_is_asked_for_and_a_private_chat_is_nam
 
     assert output.is_error
     assert "private chat" in output.text
-    assert awaited_name("tool_auth", output) is None
+    assert awaited("tool_auth", output) is None
 
 
 @pytest.mark.parametrize("name", ["", "[evil](link)", "x" * 65])
@@ -106,7 +109,7 @@ async def test_what_is_no_name_is_not_asked_for(name: str) -> None:
 # -- what the dispatcher recognises ----------------------------------------------------------------------------
 @pytest.mark.parametrize("tool", ["echo", "shell", "Tool_Auth", "tool_auth ", "tool_activate"])
 async def test_other_tools_cannot_start_auth_mode(tool: str) -> None:
-    assert awaited_name(tool, await ask("github")) is None
+    assert awaited(tool, await ask("github")) is None
 
 
 @pytest.mark.parametrize(
@@ -128,18 +131,18 @@ async def test_other_tools_cannot_start_auth_mode(tool: str) -> None:
     ],
 )
 def test_nothing_but_the_exact_answer_starts_auth_mode(text: str) -> None:
-    assert awaited_name("tool_auth", ToolOutput(text)) is None
+    assert awaited("tool_auth", ToolOutput(text)) is None
 
 
 async def test_failed_call_does_not_start_auth_mode() -> None:
     output = await ask("github")
 
-    assert awaited_name("tool_auth", ToolOutput(output.text, is_error=True)) is None
+    assert awaited("tool_auth", ToolOutput(output.text, is_error=True)) is None
 
 
 @given(st.text(max_size=60))
 def test_any_output_is_recognised_or_not_without_a_fault(text: str) -> None:
-    assert awaited_name("tool_auth", ToolOutput(text)) is None
+    assert awaited("tool_auth", ToolOutput(text)) is None
 
 
 # -- secret_list, secret_delete --------------------------------------------------------------------------------
@@ -160,6 +163,13 @@ async def test_deleted_credential_is_gone_and_a_missing_one_is_an_error() -> Non
     assert names.kept == set()
     assert second.is_error
     assert "secret_list" in second.text
+
+
+async def test_deleting_what_is_no_name_tells_the_rule() -> None:
+    output = await delete("[evil](link)", Names("github"))
+
+    assert output.is_error
+    assert "1 to 64" in output.text
 
 
 async def test_shared_chat_neither_lists_nor_deletes_what_its_members_stored() -> None:
