@@ -208,6 +208,7 @@ def build_core(
         signals=engine,
         deliveries=gateway,
         vault=vault,
+        commands=frozenset(word for command in COMMANDS for word in (command.name, *command.aliases)),
         busy_mode=busy_mode,
     )
     expiry = ApprovalExpiry(store, clock, intake)

@@ -83,6 +83,7 @@ class Intake:
         signals: TurnSignals,
         deliveries: Deliveries,
         vault: CredentialStore,
+        commands: frozenset[str],
         busy_mode: BusyMode,
     ) -> None:
         self._store = store
@@ -93,6 +94,7 @@ class Intake:
         self._signals = signals
         self._deliveries = deliveries
         self._vault = vault
+        self._commands = commands
         self._default_busy_mode = busy_mode
 
     async def accept(self, message: IncomingMessage) -> Accepted:
@@ -195,7 +197,7 @@ class Intake:
         pending = credentials.awaited(tx, thread.id) if thread else None
         if pending is None:
             return None
-        if not _may_be_secret(arrival.submission):
+        if not self._may_be_secret(arrival.submission):
             credentials.cancel(tx, pending.thread)
             return None
         if not pending.is_expired(arrival.now):
@@ -205,26 +207,41 @@ class Intake:
         self._say(tx, arrival, wording.expired(pending.name))
         return Accepted()
 
+    def _may_be_secret(self, submission: Submission) -> bool:
+        """Whether a message, where a credential is awaited, is taken for it: all but commands. A key may begin so, too."""
+        if not isinstance(submission, UserInput):
+            return False
+        word, _, _ = submission.content.strip().partition(" ")
+        return not (word.startswith("/") and word[1:].lower() in self._commands)
+
     async def _take_secret(self, arrival: _Arrival, pending: PendingAuth) -> Accepted:
         """Store what was typed, and nothing else of the message; on failure the wait goes on."""
         try:
             sealed = await self._vault.seal(pending.user, pending.name, SecretStr(arrival.message.text))
         except CredentialError as error:
             log.warning("credential_not_stored", error=type(error).__name__)
-            await self._store.write(partial(self._refuse_secret, arrival, wording.failed(pending.name, str(error))))
+            text = wording.failed(pending.name, str(error))
+            await self._store.write(partial(self._refuse_secret, arrival, pending, text))
             return Accepted()
         await self._store.write(partial(self._keep_secret, arrival, pending, sealed))
         log.info("credential_stored", name=pending.name)
         return Accepted()
 
     def _keep_secret(self, arrival: _Arrival, pending: PendingAuth, sealed: SealedCredential, tx: Transaction) -> None:
+        if inbox.is_seen(tx, arrival.message.delivery_key):
+            return
         inbox.note(tx, arrival.message.delivery_key, arrival.now)
-        credentials.put(tx, sealed, arrival.now)
+        if credentials.awaited(tx, pending.thread) != pending:  # cancelled or answered while this one was sealed
+            self._say(tx, arrival, wording.expired(pending.name))
+            return
         credentials.cancel(tx, pending.thread)
+        credentials.put(tx, sealed, arrival.now)
         self._say(tx, arrival, wording.stored(pending.name))
 
-    def _refuse_secret(self, arrival: _Arrival, text: str, tx: Transaction) -> None:
+    def _refuse_secret(self, arrival: _Arrival, pending: PendingAuth, text: str, tx: Transaction) -> None:
         inbox.note(tx, arrival.message.delivery_key, arrival.now)
+        if credentials.awaited(tx, pending.thread) == pending:
+            credentials.await_secret(tx, pending.thread, pending.name, pending.user, arrival.now)
         self._say(tx, arrival, text, ReplyKind.ERROR)
 
     # -- ordinary messages and commands -----------------------------------------------------------------------------
@@ -373,11 +390,6 @@ class Intake:
         name = private_chat_fact(message.address.channel)
         if facts.get(tx, name) != message.address.chat_id:
             facts.put(tx, name, message.address.chat_id)
-
-
-def _may_be_secret(submission: Submission) -> bool:
-    """Whether a message, where a credential is awaited, is taken for it. Whatever looks like a command is not."""
-    return isinstance(submission, UserInput) and not submission.content.lstrip().startswith("/")
 
 
 def private_chat_fact(channel: str) -> str:

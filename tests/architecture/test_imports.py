@@ -24,6 +24,8 @@ OWNERS = {
     "aiosqlite": ("agent.store",),
     "procrastinate": ("agent.turns.procrastinate",),
     "croniter": ("agent.routines",),
+    "cryptography": ("agent.credentials",),
+    "keyring": (),
 }
 """Each SDK, and what the names of the modules that import it begin with."""
 

@@ -5,63 +5,21 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
 import pytest
 import structlog
-from pydantic import SecretStr
 
-from channels.base import Accepted, ChannelHealth, ChannelState, ReportsMigration
+from channels.base import ChannelHealth, ChannelState, ReportsMigration
 from channels.errors import Unauthorized
 from channels.message import IncomingMessage
-from channels.settings import GroupTrigger, TelegramMode, TelegramSettings
+from channels.settings import GroupTrigger
 from channels.telegram import TelegramChannel
 from tests.support.fake_telegram import CONFLICT, TOKEN, FakeTelegram, LeapingClock, Refusal, flood
-
-SECRET = "hook-secret"
-
-
-class Inbox:
-    """Accepts messages; `fail` makes it raise for some."""
-
-    def __init__(self) -> None:
-        self.texts: list[str] = []
-        self.messages: list[IncomingMessage] = []
-        self.fail: Callable[[IncomingMessage], bool] = lambda _: False
-        self.before: Callable[[IncomingMessage], Awaitable[None]] | None = None
-        self.note: str | None = None
-        self._changed = asyncio.Condition()
-
-    async def accept(self, message: IncomingMessage) -> Accepted:
-        if self.before is not None:
-            await self.before(message)
-        if self.fail(message):
-            raise ConnectionError("the store is away")
-        async with self._changed:
-            self.messages.append(message)
-            self.texts.append(message.text)
-            self._changed.notify_all()
-        return Accepted(note=self.note)
-
-    async def wait_for(self, count: int) -> None:
-        async with asyncio.timeout(10), self._changed:
-            await self._changed.wait_for(lambda: len(self.texts) >= count)
-
-
-def settings(fake: FakeTelegram, **more: Any) -> TelegramSettings:
-    return TelegramSettings(bot_token=SecretStr(TOKEN), api_base_url=fake.base_url, **more)
-
-
-@asynccontextmanager
-async def running(channel: TelegramChannel, inbox: Inbox) -> AsyncIterator[None]:
-    async with asyncio.TaskGroup() as group:
-        task = group.create_task(channel.run(inbox.accept))
-        yield
-        task.cancel()
+from tests.support.telegram_bench import Inbox, running, settings
 
 
 @pytest.fixture
@@ -357,7 +315,7 @@ async def test_migration_is_reported_by_both_chats_before_it_is_confirmed(
         last | {"update_id": last["update_id"] + 2},
     )
     async with running(channel, inbox):
-        await fake.wait(lambda: fake.offsets[-1] == last["update_id"] + 3)
+        await fake.wait(lambda: fake.offsets[-1:] == [last["update_id"] + 3])
 
     assert reports == [("-5", "-1005")] * 3
     assert inbox.texts == ["after"]
@@ -378,56 +336,6 @@ async def test_privacy_mode_is_said_where_all_messages_are_expected(inbox: Inbox
             await fake.wait(lambda: bool(fake.offsets))
 
             assert "/setprivacy" in channel.health.reason
-
-
-@asynccontextmanager
-async def with_webhook(fake: FakeTelegram, inbox: Inbox) -> AsyncIterator[TelegramChannel]:
-    channel = TelegramChannel(
-        settings(
-            fake,
-            mode=TelegramMode.WEBHOOK,
-            webhook_url="https://bot.example/telegram/hook",
-            webhook_secret=SecretStr(SECRET),
-        )
-    )
-    async with running(channel, inbox):
-        await fake.wait(lambda: bool(fake.webhook))
-        yield channel
-
-
-async def test_webhook_is_registered_with_its_secret(fake: FakeTelegram, inbox: Inbox) -> None:
-    fake.refuse("setWebhook", Refusal(409, "Conflict: terminated by setWebhook request"))
-    async with with_webhook(fake, inbox) as channel:
-        assert channel.webhook_path == "/telegram/hook"
-
-    assert fake.webhook["url"] == "https://bot.example/telegram/hook"
-    assert fake.webhook["secret_token"] == SECRET
-    assert fake.webhook["allowed_updates"] == ["message", "edited_message", "callback_query"]
-
-
-@pytest.mark.parametrize("secret", [None, "", "wrong", "\udcff"])
-async def test_webhook_refuses_wrong_secrets(secret: str | None, fake: FakeTelegram, inbox: Inbox) -> None:
-    async with with_webhook(fake, inbox) as channel:
-        assert await channel.handle_webhook(json.dumps(fake.said("hi")).encode(), secret) == 401
-
-    assert inbox.texts == []
-
-
-@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"{}", b"\xff", b'{"update_id": "x"}'])
-async def test_webhook_refuses_what_is_no_update(body: bytes, fake: FakeTelegram, inbox: Inbox) -> None:
-    async with with_webhook(fake, inbox) as channel:
-        assert await channel.handle_webhook(body, SECRET) == 400
-
-
-async def test_webhook_confirms_after_accepting(fake: FakeTelegram, inbox: Inbox) -> None:
-    async with with_webhook(fake, inbox) as channel:
-        assert await channel.handle_webhook(json.dumps(fake.said("hi")).encode(), SECRET) == 200
-        assert await channel.handle_webhook(json.dumps(fake.update(message=3)).encode(), SECRET) == 200
-        inbox.fail = lambda _: True
-        with pytest.raises(ConnectionError):
-            await channel.handle_webhook(json.dumps(fake.said("lost?")).encode(), SECRET)
-
-    assert inbox.texts == ["hi"]
 
 
 async def test_token_appears_in_no_log_and_no_error(
