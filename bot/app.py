@@ -142,6 +142,7 @@ async def _open(
     stack.push_async_callback(store.close)
     core = build_core(settings, store, channels, steps, quit_bot)
     stack.push_async_callback(core.llm.close)
+    stack.push_async_callback(core.cheap_llm.close)
     await seed(core.workspace)
     if "LLM_MODEL" in settings.set_names:  # what the operator sets explicitly wins over what was chosen in a chat
         await store.write(lambda tx: facts.put(tx, DEFAULT_MODEL, ""))

@@ -41,6 +41,4 @@ class StoreLedger:
         return await self._store.read(lambda tx: spend.calls_since(tx, instant))
 
     async def add(self, entry: SpendEntry) -> None:
-        await self._store.write(
-            lambda tx: spend.add(tx, entry.provider, entry.model, entry.usage, entry.cost, entry.at)
-        )
+        await self._store.write(lambda tx: spend.add(tx, entry))

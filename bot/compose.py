@@ -78,6 +78,7 @@ class Core:
     heartbeat_enabled: bool
     workspace: FolderWorkspace
     llm: LLMProvider
+    cheap_llm: LLMProvider
     sandbox: LateSandbox
 
 
@@ -170,6 +171,7 @@ def build_core(
         identity=identity,
         memories=memories,
         room=room,
+        surroundings=gateway,
         live=live,
     )
     heartbeat = HeartbeatRunner(
@@ -236,6 +238,7 @@ def build_core(
         settings.heartbeat.enabled,
         workspace,
         llm,
+        cheap,
         sandbox,
     )
 

@@ -20,9 +20,9 @@ from agent.store.base import Store, Transaction
 from agent.store.errors import StoreError
 from agent.store.outbox import Parcel, SendState
 from bot.supervise import supervise
-from channels.base import Accept, Channel, ChannelHealth, ChannelState, Uncertain
+from channels.base import Accept, Channel, ChannelHealth, ChannelState, ReportsMigration, Uncertain
 from channels.errors import ChannelError, Migrated, RateLimited, Rejected, Unauthorized, Unavailable
-from channels.message import Address
+from channels.message import Address, EarlierMessage, IncomingMessage
 
 log = structlog.get_logger(__name__)
 
@@ -53,6 +53,8 @@ class Gateway:
     async def receive(self, name: str, accept: Accept) -> None:
         """Run a channel until cancelled; it ends early only where its credential is refused."""
         channel = self._channels[name]
+        if isinstance(channel, ReportsMigration):
+            channel.on_migration = partial(self._moved, name)
         await supervise(name, partial(channel.run, accept), self._clock)
         self._off.add(name)
 
@@ -78,6 +80,16 @@ class Gateway:
             log.warning("private_chat_unknown", channel=channel, reason=str(error))
             return None
         return Address(channel=channel, chat_id=chat_id)
+
+    async def earlier(self, message: IncomingMessage, limit: int) -> tuple[EarlierMessage, ...]:
+        """What was said in a thread before `message`."""
+        channel = self._channels.get(message.address.channel)
+        return () if channel is None else await channel.earlier(message, limit)
+
+    async def _moved(self, channel: str, old_chat: str, new_chat: str) -> None:
+        """A chat has a new id: everything of it moves there. Hearing it twice changes nothing."""
+        threads = await self._store.write(lambda tx: conversations.move_chat(tx, channel, old_chat, new_chat))
+        log.info("chat_migrated", channel=channel, threads=threads)
 
     # -- delivering ----------------------------------------------------------------------------------------------
     @property

@@ -7,12 +7,14 @@ from agent.commands.conversation import CONVERSATION_COMMANDS
 from agent.commands.heartbeat import HEARTBEAT
 from agent.commands.info import INFO_COMMANDS, help_command, not_built_yet
 from agent.commands.model import MODEL_COMMANDS
+from agent.commands.record import RECORD_COMMANDS
 from agent.commands.tools import TOOLS
 
 _LISTED: tuple[Command, ...] = (
     *INFO_COMMANDS,
     *CONVERSATION_COMMANDS,
     *MODEL_COMMANDS,
+    *RECORD_COMMANDS,
     TOOLS,
     HEARTBEAT,
     *not_built_yet(

@@ -56,6 +56,7 @@ async def _ask(context: CommandContext, verb: str, system: str, wish: str, tempe
         max_tokens=_MAX_TOKENS,
         temperature=temperature,
         model=context.thread.model,
+        account=f"command {verb}",
     )
     await services.llm.warm_up()
     completion = await services.llm.complete(request)

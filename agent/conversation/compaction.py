@@ -120,6 +120,7 @@ class Compactor:
                 messages=(UserText(_ASK.format(transcript=transcript)),),
                 max_tokens=SUMMARY_TOKENS,
                 temperature=0.3,
+                account="compaction",
             )
         )
         summary = self._safety.hide_secrets(clean(completion.text)).strip()

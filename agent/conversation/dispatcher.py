@@ -121,7 +121,7 @@ class ChatDelegate:
     async def _ask(self, context: ReasoningContext) -> Completion:
         """One model call; without the history once that was found not to fit."""
         seen = context.without_history(_CUT) if self._shortened else context
-        request = replace(seen.request(), model=self._rules.model)
+        request = replace(seen.request(), model=self._rules.model, account=str(self._envelope.turn.id))
         completion = await self._llm.complete(request, self._on_text() if self._rules.streams else None)
         weight = completion.usage.input_tokens + completion.usage.output_tokens
         if completion.usage.input_tokens and not self._shortened:

@@ -156,6 +156,8 @@ class Intake:
             inbox.note(tx, message.delivery_key, now)  # the key alone: the text may hold a secret
             self._say(tx, arrival, arrival.verdict.reason, ReplyKind.ERROR)
             return Accepted()
+        if message.metadata.is_edit:
+            return self._edit(tx, arrival)
         if isinstance(arrival.submission, NewThread):
             return self._begin_anew(tx, arrival, is_operator=is_operator)
         thread = self._sessions.resolve(tx, message, is_operator=is_operator, now=now).thread
@@ -208,7 +210,7 @@ class Intake:
         return Accepted()
 
     def _may_be_secret(self, submission: Submission) -> bool:
-        """Whether a message, where a credential is awaited, is taken for it: all but commands. A key may begin so, too."""
+        """Whether a message, where a credential is awaited, is taken for it: all but known commands."""
         if not isinstance(submission, UserInput):
             return False
         word, _, _ = submission.content.strip().partition(" ")
@@ -261,6 +263,22 @@ class Intake:
         inbox.append(tx, thread.id, lane, arrival.message, arrival.now)
         tx.after_commit(partial(self._signals.wake, thread.id, lane))
         return Accepted(thread.id)
+
+    def _edit(self, tx: Transaction, arrival: _Arrival) -> Accepted:
+        """A changed message: it replaces a text that waits, is told to a turn that runs, and never starts anything."""
+        message, now = arrival.message, arrival.now
+        if not isinstance(arrival.submission, UserInput) or message.text.lstrip().startswith("/"):
+            return Accepted()  # a command runs once, whatever becomes of its text
+        original = inbox.find(tx, message.original_key)
+        if original is None or original.lane is not Lane.TURN or original.thread is None:
+            return Accepted()
+        if original.waits:
+            inbox.replace(tx, message)
+            inbox.note(tx, message.delivery_key, now)
+        elif original.is_open:
+            inbox.append(tx, original.thread, Lane.TURN, message, now)
+        log.info("message_edited", waits=original.waits, running=original.is_open)
+        return Accepted(original.thread)
 
     def _begin_anew(self, tx: Transaction, arrival: _Arrival, *, is_operator: bool) -> Accepted:
         inbox.note(tx, arrival.message.delivery_key, arrival.now)

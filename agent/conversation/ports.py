@@ -9,6 +9,7 @@ from agent.llm.messages import ChatMessage
 from agent.model.ids import ThreadId
 from agent.store.inbox import Lane
 from agent.store.outbox import Parcel
+from channels.message import EarlierMessage, IncomingMessage
 
 
 class Journal(Protocol):
@@ -33,6 +34,14 @@ class TurnSignals(Protocol):
     def wake(self, thread: ThreadId, lane: Lane) -> None: ...
 
     def stop(self, thread: ThreadId) -> None: ...
+
+
+class Surroundings(Protocol):
+    """Reads what was said in a thread before the bot was called into it."""
+
+    async def earlier(self, message: IncomingMessage, limit: int) -> tuple[EarlierMessage, ...]:
+        """Other people's words, oldest first; empty where there is no thread or no way to read it. Does not raise."""
+        ...
 
 
 class Deliveries(Protocol):

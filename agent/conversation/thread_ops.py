@@ -16,7 +16,7 @@ from agent.conversation.dispatcher import ChatDelegate, DispatchRules
 from agent.conversation.envelope import Envelope
 from agent.conversation.live import Live, TurnPlace
 from agent.conversation.memories import ThreadMemories, ThreadMemory
-from agent.conversation.ports import Journal
+from agent.conversation.ports import Journal, Surroundings
 from agent.conversation.room import RoomKeeper
 from agent.conversation.settle import Settlement
 from agent.llm.base import LLMProvider, ToolDefinition
@@ -68,6 +68,7 @@ class ThreadOps:
         identity: Identity,
         memories: ThreadMemories,
         room: RoomKeeper,
+        surroundings: Surroundings,
         live: Live,
     ) -> None:
         self._settings = settings
@@ -80,6 +81,7 @@ class ThreadOps:
         self._identity = identity
         self._memories = memories
         self._room = room
+        self._surroundings = surroundings
         self._live = live
 
     async def process_user_input(self, envelope: Envelope, journal: Journal) -> Settlement:
@@ -129,7 +131,9 @@ class ThreadOps:
         digest = prompt.notes_digest(notes) if notes else ""
         news = notes if digest != memory.notes_digest else ""
         self._memories.note_notes(envelope.thread.id, digest)
-        return UserText(prompt.user_text(envelope.messages, envelope.turn.started_at, zone, news))
+        is_first = not memory.history and envelope.chat_type.is_shared
+        earlier = await self._surroundings.earlier(envelope.messages[0], prompt.MOST_EARLIER) if is_first else ()
+        return UserText(prompt.user_text(envelope.messages, envelope.turn.started_at, zone, news, earlier))
 
     async def _prefix(self, envelope: Envelope, memory: ThreadMemory) -> str:
         """The thread's prefix as it was first rendered; anew only when a person edited a file it shows."""

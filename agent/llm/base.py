@@ -44,7 +44,8 @@ class CompletionRequest:
     """One model call. `system` and `tools` are the stable prefix; `messages` end with a user text or tool results.
 
     `model` overrides the provider's own for this call. `messages` should be the same objects from call to call:
-    providers keep their encoded form.
+    providers keep their encoded form. `account` says what the call is for (a turn's id, "heartbeat"), for the record of
+    its cost; `unattended` that nobody waits for it: such calls leave the rest of a tight budget to people.
     """
 
     system: str
@@ -53,6 +54,8 @@ class CompletionRequest:
     max_tokens: int = 4096
     temperature: float = 0.7
     model: str | None = None
+    account: str = ""
+    unattended: bool = False
 
 
 @dataclass(frozen=True, slots=True)

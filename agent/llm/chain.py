@@ -8,6 +8,7 @@ Metering stands inside, so that each try is allowed, counted and priced for the 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 
 import structlog
 
@@ -17,11 +18,14 @@ from agent.llm.circuit_breaker import CircuitBreakerProvider
 from agent.llm.failover import FailoverProvider
 from agent.llm.metered import Guard, MeteredProvider
 from agent.llm.response_cache import ResponseCacheProvider
-from agent.llm.retry import Random, RetryingProvider
+from agent.llm.retry import LONGEST_WAIT, Random, RetryingProvider
 from agent.llm.smart_routing import SmartRoutingProvider
 from config.settings import LLMSettings
 
 log = structlog.get_logger(__name__)
+
+LONGEST_WAIT_BEFORE_FALLBACK = timedelta(seconds=10)
+"""A provider that asks for a longer pause is not waited for where another one can answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +48,11 @@ class Chain:
 def build_chain(bare: BareProviders, settings: LLMSettings, guard: Guard, clock: Clock, random: Random) -> Chain:
     """The providers as the program uses them. Every call through either is allowed by `guard` and told to it."""
 
+    longest_wait = LONGEST_WAIT_BEFORE_FALLBACK if bare.fallbacks else LONGEST_WAIT
+
     def reliable(provider: LLMProvider) -> LLMProvider:
-        return RetryingProvider(MeteredProvider(provider, guard), clock, random, settings.max_retries)
+        metered = MeteredProvider(provider, guard)
+        return RetryingProvider(metered, clock, random, settings.max_retries, longest_wait)
 
     main = reliable(bare.primary)
     cheap = reliable(bare.cheap) if bare.cheap is not None else None

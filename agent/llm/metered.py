@@ -14,11 +14,11 @@ from agent.llm.tokens import TokenEstimator, estimate_tokens
 class Guard(Protocol):
     """Decides on calls and keeps count of them."""
 
-    async def check(self) -> None:
+    async def check(self, *, unattended: bool) -> None:
         """Raises BudgetExceeded if no call may be made now."""
         ...
 
-    async def record(self, provider: str, model: str, usage: Usage, cost: Decimal) -> None:
+    async def record(self, provider: str, model: str, usage: Usage, cost: Decimal, account: str) -> None:
         """Counts one call; `cost` in dollars."""
         ...
 
@@ -49,7 +49,7 @@ class MeteredProvider:
 
     async def complete(self, request: CompletionRequest, on_text: OnText | None = None) -> Completion:
         """Answer `request`, or raise BudgetExceeded. A cancelled call counts with an estimate: it is paid too."""
-        await self._guard.check()
+        await self._guard.check(unattended=request.unattended)
         heard: list[str] = []
 
         def listen(text: str) -> None:
@@ -60,9 +60,9 @@ class MeteredProvider:
         try:
             completion = await self._inner.complete(request, listen if on_text is not None else None)
         except asyncio.CancelledError:
-            await self._record(request.model or self.model, self._estimate(request, heard))
+            await self._record(request, request.model or self.model, self._estimate(request, heard))
             raise
-        await self._record(completion.model or request.model or self.model, completion.usage)
+        await self._record(request, completion.model or request.model or self.model, completion.usage)
         return completion
 
     async def list_models(self) -> tuple[str, ...]:
@@ -74,8 +74,9 @@ class MeteredProvider:
     async def close(self) -> None:
         await self._inner.close()
 
-    async def _record(self, model: str, usage: Usage) -> None:
-        await self._guard.record(self.name, model, usage, cost_of(usage, price_of(self.name, model)))
+    async def _record(self, request: CompletionRequest, model: str, usage: Usage) -> None:
+        cost = cost_of(usage, price_of(self.name, model))
+        await self._guard.record(self.name, model, usage, cost, request.account)
 
     def _estimate(self, request: CompletionRequest, heard: list[str]) -> Usage:
         return Usage(self._tokens.estimate(request.messages, request.system), estimate_tokens("".join(heard)))

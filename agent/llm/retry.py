@@ -16,7 +16,7 @@ log = structlog.get_logger(__name__)
 _FIRST_WAIT = timedelta(seconds=1)
 _SHORTEST_WAIT = timedelta(milliseconds=100)
 # A turn is not held longer than this for one wait: another provider, or an honest message, serves the user better.
-_LONGEST_WAIT = timedelta(minutes=2)
+LONGEST_WAIT = timedelta(minutes=2)
 
 
 class Random(Protocol):
@@ -29,14 +29,22 @@ class RetryingProvider:
     """Repeats a call after a TransientError, up to `max_retries` times.
 
     Waits what the provider asks for, else 1, 2, 4 … seconds give or take a quarter. A provider that asks for more than
-    two minutes is not waited for: its error is raised at once.
+    `longest_wait` is not waited for: its error is raised at once.
     """
 
-    def __init__(self, inner: LLMProvider, clock: Clock, random: Random, max_retries: int) -> None:
+    def __init__(
+        self,
+        inner: LLMProvider,
+        clock: Clock,
+        random: Random,
+        max_retries: int,
+        longest_wait: timedelta = LONGEST_WAIT,
+    ) -> None:
         self._inner = inner
         self._clock = clock
         self._random = random
         self._max_retries = max_retries
+        self._longest_wait = longest_wait
 
     @property
     def name(self) -> str:
@@ -62,7 +70,7 @@ class RetryingProvider:
                 return await self._inner.complete(request, on_text)
             except TransientError as error:
                 wait = self.wait_before(retries, error.retry_after)
-                if retries >= self._max_retries or wait > _LONGEST_WAIT:
+                if retries >= self._max_retries or wait > self._longest_wait:
                     raise
                 log.warning(
                     "model_call_retried",

@@ -30,6 +30,14 @@ class Limits:
     cents_per_day: Decimal | int | None = None
     calls_per_hour: int | None = None
 
+    def for_unattended(self) -> Limits:
+        """The limits of calls that nobody waits for."""
+        cents, calls = self.cents_per_day, self.calls_per_hour
+        return Limits(
+            None if cents is None else cents * _WARN_AT_PERCENT // 100,
+            None if calls is None else calls * _WARN_AT_PERCENT // 100,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class SpendEntry:
@@ -40,6 +48,7 @@ class SpendEntry:
     model: str
     usage: Usage
     cost: Decimal
+    account: str = ""
 
 
 class SpendLedger(Protocol):
@@ -98,25 +107,29 @@ class CostGuard:
         self._calls: deque[datetime] = deque()
         self._read_at: datetime | None = None
 
-    async def check(self) -> None:
-        """Raises BudgetExceeded, with what was spent, the limit and the time it ends, if no call may be made now."""
+    async def check(self, *, unattended: bool = False) -> None:
+        """Raises BudgetExceeded, with what was spent, the limit and the time it ends, if no call may be made now.
+
+        Calls that nobody waits for are refused from 80 % of a limit on: what is left is for people.
+        """
         if self._limits == Limits():
             return
         spending = await self.spending()
         now = self._clock.now()
-        text = refusal(self._limits, spending, now)
+        limits = self._limits.for_unattended() if unattended else self._limits
+        text = refusal(limits, spending, now)
         if text is not None:
             log.info("model_call_over_budget", calls_last_hour=len(spending.calls))
             raise BudgetExceeded(text)
 
-    async def record(self, provider: str, model: str, usage: Usage, cost: Decimal) -> None:
+    async def record(self, provider: str, model: str, usage: Usage, cost: Decimal, account: str = "") -> None:
         """Counts one call; `cost` in dollars."""
         now = self._clock.now()
         self._roll(now)
         self._dollars += cost
         self._calls.append(now)
         self._warn()
-        await self._ledger.add(SpendEntry(now, provider, model, usage, cost))
+        await self._ledger.add(SpendEntry(now, provider, model, usage, cost, account))
 
     async def spending(self) -> Spending:
         """Dollars of today and calls of the last hour, those of other processes included."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, time, timedelta
 from functools import partial
 from typing import Protocol, assert_never
@@ -215,7 +215,7 @@ class HeartbeatRunner:
 
     async def beat(self) -> None:
         """One scheduled check, with its notice if there is something to say."""
-        finding = await self._check(OperatorScope(), self._cheap_llm)
+        finding = await self._check(OperatorScope(), self._cheap_llm, unattended=True)
         log.info("heartbeat_checked", finding=type(finding).__name__)
         match finding:
             case Skipped():
@@ -232,7 +232,7 @@ class HeartbeatRunner:
 
     async def check_now(self, scope: Scope) -> str:
         """A check somebody asked for: with the main model, whatever the hour; what to say about it."""
-        match await self._check(scope, self._llm):
+        match await self._check(scope, self._llm, unattended=False):
             case Skipped(reason=reason):
                 return f"Nothing was checked: {reason}."
             case AllClear():
@@ -244,7 +244,7 @@ class HeartbeatRunner:
             case unreachable:
                 assert_never(unreachable)
 
-    async def _check(self, scope: Scope, llm: LLMProvider) -> Finding:
+    async def _check(self, scope: Scope, llm: LLMProvider, *, unattended: bool) -> Finding:
         try:
             checklist = await self._workspace.read(scope, "HEARTBEAT.md")
         except DocumentMissing:
@@ -255,7 +255,7 @@ class HeartbeatRunner:
         if is_effectively_empty(checklist):
             return Skipped("the checklist (HEARTBEAT.md) is empty")
         try:
-            completion = await llm.complete(await self._request(scope, checklist, llm))
+            completion = await llm.complete(replace(await self._request(scope, checklist, llm), unattended=unattended))
         except BudgetExceeded as error:
             return Skipped(error.text)
         except LLMError as error:
@@ -279,6 +279,7 @@ class HeartbeatRunner:
             messages=(UserText(head + told + _INSTRUCTION.format(checklist=checklist)),),
             max_tokens=max(_MAX_TOKENS, min(half_window, _MAX_TOKENS * 2)),
             temperature=0.3,
+            account="heartbeat",
         )
 
     async def _count_failure(self, reason: str) -> None:

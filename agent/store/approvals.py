@@ -78,6 +78,14 @@ def decisions(tx: Transaction, turn: TurnId) -> dict[str, ApprovalState]:
     return {row.call_id: ApprovalState(row.state) for row in rows}
 
 
+def asked(tx: Transaction, turn: TurnId) -> Sequence[tuple[str, ApprovalState]]:
+    """Which tools a turn asked about, in order, and what became of it."""
+    rows = tx.connection.execute(
+        select(approvals.c.tool, approvals.c.state).where(approvals.c.turn_id == turn).order_by(approvals.c.created_at)
+    )
+    return [(row.tool, ApprovalState(row.state)) for row in rows]
+
+
 def due(tx: Transaction, now: datetime) -> Sequence[PendingApproval]:
     """Open questions whose time is over."""
     rows = tx.connection.execute(

@@ -108,6 +108,37 @@ def append(tx: Transaction, thread: ThreadId, lane: Lane, message: IncomingMessa
     return seq
 
 
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """How a delivery stands. `waits`: nobody has taken it. `is_open`: a turn works on it."""
+
+    thread: ThreadId | None
+    lane: Lane | None
+    waits: bool
+    is_open: bool
+
+
+def find(tx: Transaction, delivery_key: str) -> Delivered | None:
+    """A delivery by its key."""
+    row = tx.connection.execute(select(inbox).where(inbox.c.delivery_key == delivery_key)).mappings().first()
+    if row is None:
+        return None
+    unhandled = row["handled_at"] is None
+    return Delivered(
+        thread=None if row["thread_id"] is None else ThreadId(row["thread_id"]),
+        lane=None if row["lane"] is None else Lane(row["lane"]),
+        waits=unhandled and row["turn_id"] is None,
+        is_open=unhandled and row["turn_id"] is not None,
+    )
+
+
+def replace(tx: Transaction, edited: IncomingMessage) -> None:
+    """Let a message that waits say what its edit says."""
+    metadata = edited.metadata.model_copy(update={"is_edit": False})
+    body = INCOMING.dump_json(edited.model_copy(update={"metadata": metadata}), exclude_defaults=True).decode()
+    tx.connection.execute(update(inbox).where(inbox.c.delivery_key == edited.original_key).values(body=body))
+
+
 def waiting(tx: Transaction, thread: ThreadId, lane: Lane, count: int = 20) -> Sequence[Waiting]:
     """The oldest messages that nobody has taken, at most `count`."""
     rows = tx.connection.execute(_OPEN, {"thread": thread, "lane": lane, "count": count})

@@ -160,6 +160,7 @@ entries = Table(
     Column("position", Integer, primary_key=True),
     Column("turn_id", Uuid, nullable=False),
     Column("body", Text, nullable=False),
+    Index(None, "turn_id"),
 )
 
 # Points a thread can go back to (undo) or forward to again (redo): views of its history.
@@ -300,9 +301,11 @@ model_calls = Table(
     Column("output_tokens", Integer, nullable=False),
     Column("cache_read_tokens", Integer, nullable=False),
     Column("cache_write_tokens", Integer, nullable=False),
+    Column("account", Text, nullable=False, server_default=""),
     Column("cost_microcents", BigInteger, nullable=False),  # millionths of a cent: exact on both dialects
     Index(None, "at"),
     Index(None, "day"),
+    Index(None, "account"),
 )
 
 # One firing for each due time, however many processes tick.

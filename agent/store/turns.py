@@ -277,6 +277,7 @@ class TurnRecord:
     response: str | None
     error: str | None
     started_at: datetime
+    finished_at: datetime | None
 
 
 def records(tx: Transaction, thread: ThreadId, limit: int = 200) -> Sequence[TurnRecord]:
@@ -293,9 +294,20 @@ def records(tx: Transaction, thread: ThreadId, limit: int = 200) -> Sequence[Tur
             row["response"],
             row["error"],
             row["started_at"],
+            row["finished_at"],
         )
         for row in reversed(list(rows))
     ]
+
+
+def messages_of(tx: Transaction, thread: ThreadId, turn: TurnId) -> tuple[ChatMessage, ...]:
+    """What a finished turn added to the history, in order."""
+    rows = tx.connection.execute(
+        select(entries.c.body)
+        .where(entries.c.thread_id == thread, entries.c.turn_id == turn)
+        .order_by(entries.c.position)
+    )
+    return tuple(load_message(body) for body in rows.scalars())
 
 
 def tool_calls(tx: Transaction, thread: ThreadId, of: Sequence[TurnId]) -> dict[TurnId, list[ToolResult]]:

@@ -82,8 +82,8 @@ def stands_alone(message: IncomingMessage) -> bool:
 
 def _begin(tx: Transaction, thread: Thread, now: datetime) -> Envelope | ThreadTask | None:
     taken = in_one_breath(inbox.waiting(tx, thread.id, Lane.TURN, MERGE_AT_MOST))
-    if not taken:
-        return None
+    if all(waiting.message.metadata.is_edit for waiting in taken):
+        return None  # they are told with the person's next message
     if command := history_command(taken[0].message):
         return ThreadTask(thread, taken[0], command)
     turn = Turn(ids.turn_id(thread.id, taken[0].seq), thread.id, thread.turn_count, TurnState.RUNNING, now)

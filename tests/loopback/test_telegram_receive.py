@@ -308,14 +308,14 @@ async def test_migration_is_reported_by_both_chats_before_it_is_confirmed(
     channel = TelegramChannel(settings(fake), clock=clock)
     assert isinstance(channel, ReportsMigration)
     channel.on_migration = on_migration
-    last = fake.said("after", chat_id=-1005)
-    await fake.push(
+    notices = (
         fake.said(None, chat_id=-5, migrate_to_chat_id=-1005),
         fake.said(None, chat_id=-1005, migrate_from_chat_id=-5),
-        last | {"update_id": last["update_id"] + 2},
     )
+    last = fake.said("after", chat_id=-1005)
+    await fake.push(*notices, last)
     async with running(channel, inbox):
-        await fake.wait(lambda: fake.offsets[-1:] == [last["update_id"] + 3])
+        await fake.wait(lambda: fake.offsets[-1:] == [last["update_id"] + 1])
 
     assert reports == [("-5", "-1005")] * 3
     assert inbox.texts == ["after"]

@@ -34,7 +34,7 @@ def inbox() -> Inbox:
     return Inbox()
 
 
-def hooked(fake: FakeTelegram, clock: Clock | None = None) -> TelegramChannel:
+def hooked(fake: FakeTelegram, clock: Clock | None, *commands: tuple[str, str]) -> TelegramChannel:
     return TelegramChannel(
         settings(
             fake,
@@ -43,6 +43,7 @@ def hooked(fake: FakeTelegram, clock: Clock | None = None) -> TelegramChannel:
             webhook_secret=SecretStr(SECRET),
         ),
         clock=clock,
+        commands=commands,
     )
 
 
@@ -176,10 +177,8 @@ async def test_edit_by_webhook_is_handed_on_as_such(fake: FakeTelegram, inbox: I
         await deliver(channel, said)
         await deliver(channel, fake.edited(said, "hello"))
 
-    assert [(message.text, message.metadata.is_edit) for message in inbox.messages] == [
-        ("helo", False),
-        ("hello", True),
-    ]
+    assert inbox.texts == ["helo", "hello"]
+    assert [message.metadata.is_edit for message in inbox.messages] == [False, True]
 
 
 async def test_webhook_that_telegram_refuses_is_shown_until_it_is_registered(fake: FakeTelegram, inbox: Inbox) -> None:
@@ -192,12 +191,10 @@ async def test_webhook_that_telegram_refuses_is_shown_until_it_is_registered(fak
 
     refusal = "Bad Request: bad webhook: HTTPS url must be provided for webhook"
     fake.refuse("setWebhook", Refusal(400, refusal), Refusal(0, "cut"))
-    channel = hooked(fake, WatchingClock())
+    channel = hooked(fake, WatchingClock(), ("help", "What I can do"))
     async with running(channel, inbox):
-        await fake.wait(lambda: bool(fake.webhook))
-        async with asyncio.timeout(5):
-            while channel.health.state is not ChannelState.CONNECTED:
-                await asyncio.sleep(0)
+        await fake.wait(lambda: bool(fake.made("setMyCommands")))
+        assert channel.health.state is ChannelState.CONNECTED
 
     assert [health.state for health in seen] == [ChannelState.DEGRADED] * 2
-    assert "HTTPS url must be provided" in seen[0].reason
+    assert "https url must be provided" in seen[0].reason

@@ -108,9 +108,11 @@ def upgrade() -> None:
         sa.Column("output_tokens", sa.Integer(), nullable=False),
         sa.Column("cache_read_tokens", sa.Integer(), nullable=False),
         sa.Column("cache_write_tokens", sa.Integer(), nullable=False),
+        sa.Column("account", sa.Text(), server_default="", nullable=False),
         sa.Column("cost_microcents", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("number", name=op.f("pk_model_calls")),
     )
+    op.create_index(op.f("ix_model_calls_account"), "model_calls", ["account"], unique=False)
     op.create_index(op.f("ix_model_calls_at"), "model_calls", ["at"], unique=False)
     op.create_index(op.f("ix_model_calls_day"), "model_calls", ["day"], unique=False)
     op.create_table(
@@ -241,6 +243,7 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(["thread_id"], ["threads.id"], name=op.f("fk_entries_thread_id")),
         sa.PrimaryKeyConstraint("thread_id", "position", name=op.f("pk_entries")),
     )
+    op.create_index(op.f("ix_entries_turn_id"), "entries", ["turn_id"], unique=False)
     op.create_table(
         "pending_auths",
         sa.Column("thread_id", sa.Uuid(), nullable=False),

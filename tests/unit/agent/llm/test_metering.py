@@ -27,12 +27,12 @@ class Book:
         self.events: list[str] = []
         self.entries: list[tuple[str, str, Usage, Decimal]] = []
 
-    async def check(self) -> None:
+    async def check(self, *, unattended: bool) -> None:
         self.events.append("check")
         if self.refuses:
             raise BudgetExceeded("used up")
 
-    async def record(self, provider: str, model: str, usage: Usage, cost: Decimal) -> None:
+    async def record(self, provider: str, model: str, usage: Usage, cost: Decimal, account: str) -> None:
         self.events.append("record")
         self.entries.append((provider, model, usage, cost))
 
