@@ -171,7 +171,7 @@ async def test_faulty_action_does_not_keep_its_neighbours_waiting(store: SqliteS
     await blocker.release()
 
     async with asyncio.timeout(5):
-        assert await batch == [None, "done"]
+        assert list(await batch) == [None, "done"]
     assert ran == ["sound"]
     assert len(faults) == 1
 
@@ -330,7 +330,8 @@ def test_new_file_gets_the_schema_that_the_migrations_make(tmp_path: Path) -> No
             names = sorted(set(look.get_table_names()) - {"alembic_version"})
             shapes = {
                 name: (
-                    [(c["name"], str(c["type"]), c["nullable"], c["primary_key"]) for c in look.get_columns(name)],
+                    look.get_pk_constraint(name)["constrained_columns"],
+                    [(c["name"], str(c["type"]), c["nullable"]) for c in look.get_columns(name)],
                     sorted((str(i["name"]), i["column_names"], i["unique"]) for i in look.get_indexes(name)),
                     sorted(str(u["column_names"]) for u in look.get_unique_constraints(name)),
                     sorted(str(f["constrained_columns"]) for f in look.get_foreign_keys(name)),

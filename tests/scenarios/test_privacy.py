@@ -1,14 +1,19 @@
-"""What is private is told to its owner in private and to nobody else: not by the prompt, not by any tool. Invariant 1."""
+"""What is private is told to its owner in private and to nobody else, by prompt or by tool. Invariant 1."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from agent.llm.base import CompletionRequest
+from agent.model.ids import OPERATOR
 from agent.model.tool_call import ToolCall
+from agent.store import credentials
+from agent.store.credentials import SealedCredential, Terms
 from channels.message import ChatType
 from tests.support.bot import OWNER, Bot
 from tests.support.scripted_llm import ScriptedLLM, calls, say
@@ -24,6 +29,7 @@ OPERATORS = {
     "daily/2026-03-01.md": "zanzibar-yesterday",
     "context/plan.md": "zanzibar-context",
     "projects/plan.txt": "zanzibar-project",
+    "a credential": "zanzibar-credential",  # a row, named so
 }
 OTHERS = {
     "users/telegram/700/MEMORY.md": "zanzibar-person-memory",
@@ -33,10 +39,13 @@ OTHERS = {
     f"groups/telegram/{GROUP}/people/700.md": "zanzibar-member",
 }
 SECRETS = OPERATORS | OTHERS
+FILES = {path: word for path, word in SECRETS.items() if path.endswith((".md", ".txt"))}
+# Asks its person for something and reads nothing; it would end the turn before the rest is tried.
+READS_NOTHING = frozenset({"tool_auth"})
 
 
 def plant(home: Path) -> None:
-    for path, word in SECRETS.items():
+    for path, word in FILES.items():
         place = home / "workspace" / path
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text(f"- [ ] the word is {word}")
@@ -47,7 +56,7 @@ def plant(home: Path) -> None:
 
 def ways_to(home: Path) -> Iterator[str]:
     """Spellings of every private place."""
-    for path in SECRETS:
+    for path in FILES:
         yield path
         yield path.lower()
         yield f"../../../{path}"
@@ -61,6 +70,8 @@ def attempts(home: Path) -> list[ToolCall]:
     """Calls of every tool that reads something, at every place where something private lies."""
     wanted: list[tuple[str, dict[str, object]]] = [
         ("echo", {"message": "hello"}),
+        ("secret_list", {}),
+        ("secret_delete", {"name": "anything"}),
         ("time", {"operation": "now"}),
         ("memory_search", {"query": "zanzibar", "limit": 20}),
         ("memory_search", {"query": "the word is"}),
@@ -92,11 +103,15 @@ def leaks(bot: Bot, secrets: dict[str, str]) -> list[str]:
     return [word for word in secrets.values() if word in seen]
 
 
-def prying(home: Path) -> Bot:
+@asynccontextmanager
+async def prying(home: Path) -> AsyncIterator[Bot]:
     """A bot whose model tries everything once, with every tool allowed and confined as the operator would have it."""
     plant(home)
     variables = {"AGENT_AUTO_APPROVE_TOOLS": "true", "SANDBOX_BACKEND": "auto"}
-    return Bot(home, ScriptedLLM([calls(*attempts(home)), say("that was all")]), variables=variables)
+    async with Bot(home, ScriptedLLM([calls(*attempts(home)), say("that was all")]), variables=variables) as bot:
+        sealed = SealedCredential(OPERATOR, OPERATORS["a credential"], Terms(), b"c", b"s", b"n")
+        await bot.store.write(partial(credentials.put, sealed=sealed, now=bot.clock.now()))
+        yield bot
 
 
 @pytest.mark.parametrize("user", [OWNER, "41"], ids=["the owner", "a member"])
@@ -108,7 +123,7 @@ async def test_shared_chat_learns_nothing_private(tmp_path: Path, chat_type: Cha
         await bot.post("that was all")
         offered = {tool.name for tool in bot.llm.requests[0].tools}
 
-    assert offered <= {call.name for call in attempts(tmp_path)}, "a new tool: add what it could read to `attempts`"
+    assert offered - READS_NOTHING <= {call.name for call in attempts(tmp_path)}, "a new tool: add what it could read"
     assert leaks(bot, SECRETS) == []
 
 
@@ -119,7 +134,7 @@ async def test_another_person_learns_nothing_private(tmp_path: Path) -> None:
         await bot.post("that was all")
         offered = {tool.name for tool in bot.llm.requests[0].tools}
 
-    assert offered <= {call.name for call in attempts(tmp_path)}
+    assert offered - READS_NOTHING <= {call.name for call in attempts(tmp_path)}, "a new tool: add what it could read"
     assert leaks(bot, SECRETS) == []
 
 

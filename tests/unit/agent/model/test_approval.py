@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from uuid import UUID
 
 import pytest
@@ -60,16 +60,16 @@ MOMENTS = st.sampled_from(
 
 @given(PENDINGS, ANSWERS, MOMENTS)
 def test_nothing_is_released_for_the_wrong_person_place_question_or_time(
-    pending: PendingApproval, answer: Answer, now: object
+    pending: PendingApproval, answer: Answer, now: datetime
 ) -> None:
-    decided = decide(pending, answer, now)  # type: ignore[arg-type]  # one of MOMENTS
+    decided = decide(pending, answer, now)
 
     may_answer = (
         answer.user == pending.requested_by
         and answer.names in (None, pending.id)
         and (answer.channel == pending.channel or answer.channel in ("web", "console"))
         and pending.state is ApprovalState.OPEN
-        and now < pending.expires_at  # type: ignore[operator]
+        and now < pending.expires_at
     )
     if not may_answer:
         assert isinstance(decided, NotDecided)
@@ -82,6 +82,11 @@ def test_nothing_is_released_for_the_wrong_person_place_question_or_time(
 @pytest.mark.parametrize("state", [state for state in ApprovalState if state is not ApprovalState.OPEN])
 def test_a_settled_question_stays_as_it_is(state: ApprovalState) -> None:
     assert isinstance(decide(replace(PENDING, state=state), YES, NOON), NotDecided)
+
+
+def test_an_answer_counts_until_the_question_expires_and_no_longer() -> None:
+    assert isinstance(decide(PENDING, YES, PENDING.expires_at - timedelta(microseconds=1)), Decided)
+    assert isinstance(decide(PENDING, YES, PENDING.expires_at), NotDecided)
 
 
 def test_an_always_that_denies_is_not_remembered() -> None:

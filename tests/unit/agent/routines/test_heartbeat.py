@@ -209,7 +209,8 @@ def test_daily_time_comes_once_a_day_all_year_at_that_local_time(zone: str, fire
     [
         # 02:00 -> 03:00
         ("America/New_York", time(2, 30), date(2026, 3, 8), datetime(2026, 3, 8, 7, 0, tzinfo=UTC)),
-        ("Europe/Berlin", time(2, 15), date(2026, 3, 29), datetime(2026, 3, 29, 1, 0, tzinfo=UTC)),
+        ("America/New_York", time(2, 50), date(2026, 3, 8), datetime(2026, 3, 8, 7, 0, tzinfo=UTC)),
+        ("Europe/Berlin", time(2, 10), date(2026, 3, 29), datetime(2026, 3, 29, 1, 0, tzinfo=UTC)),
         # 02:00 -> 02:30
         ("Australia/Lord_Howe", time(2, 15), date(2026, 10, 4), datetime(2026, 10, 3, 15, 30, tzinfo=UTC)),
         # 00:00 -> 01:00

@@ -109,7 +109,7 @@ def test_address(address: Address) -> None:
 
 @given(MOMENTS, MOMENTS)
 def test_instant_is_exact_and_sorts_as_time_does(one: datetime, other: datetime) -> None:
-    column, dialect = Instant(), sqlite.dialect()  # type: ignore[no-untyped-call]  # of the library
+    column, dialect = Instant(), sqlite.dialect()
     stored = column.process_bind_param(one, dialect)
 
     assert column.process_result_value(stored, dialect) == one

@@ -11,6 +11,7 @@ from sqlalchemy import Engine, select
 from sqlalchemy.exc import IntegrityError
 
 from agent.clock import SystemClock
+from agent.conversation.envelope import Envelope
 from agent.errors import Fenced
 from agent.llm.messages import AssistantTurn, ChatMessage, ToolResult, UserText
 from agent.model import ids
@@ -19,17 +20,19 @@ from agent.model.ids import ThreadId
 from agent.model.session import Thread, ThreadState, Turn, TurnState
 from agent.model.tool_call import ToolCall
 from agent.store import approvals, conversations, outbox, turns
-from agent.store.base import Transaction
+from agent.store.base import Store, Transaction
 from agent.store.codec import dump_message
 from agent.store.open import open_store
 from agent.store.tables import entries, steps
-from agent.store.turns import Ending, StepKind
+from agent.store.turns import Ending, Journal, StepKind
 from agent.turns.journal import StepJournal
 from channels.message import OutgoingMessage
-from tests.support.builders import NOON
+from tests.support.builders import NOON, make_message
 from tests.unit.agent.store.rows import ASKER, HERE, KEY, begin, database, question, resolve
 
 DONE = Ending(ThreadState.IDLE, TurnState.COMPLETE, (UserText("please"), AssistantTurn("done")), response="done")
+
+NOTHING = Journal((), frozenset(), 0)
 
 
 @pytest.fixture
@@ -48,6 +51,13 @@ def overtake(engine: Engine, thread: Thread) -> Thread:
         taken = turns.advance(Transaction(connection), thread.id)
     assert taken is not None
     return taken
+
+
+def journal_of(store: Store, thread: Thread, turn: Turn, earlier: Journal = NOTHING) -> StepJournal:
+    """The journal of a runner that found `earlier`."""
+    message = make_message("please", user="5", chat_id="5")
+    envelope = Envelope(thread, turn, (message,), earlier, {}, frozenset())
+    return StepJournal(store, SystemClock(), envelope, lambda messages: "\n".join(each.text for each in messages))
 
 
 def stored(tx: Transaction, thread: ThreadId) -> tuple[ChatMessage, ...]:
@@ -88,7 +98,7 @@ async def test_overtaken_runner_journals_nothing(tmp_path: Path) -> None:
     """Invariant 3."""
     store = open_store(tmp_path)
     thread, turn = await store.write(begin)
-    journal = StepJournal(store, SystemClock(), thread.id, thread.epoch, turn.id, kept=0, length=0)
+    journal = journal_of(store, thread, turn)
     await journal.begin([UserText("please")], ["c1"])
     await store.write(lambda tx: turns.advance(tx, thread.id))
 
@@ -104,16 +114,15 @@ async def test_overtaken_runner_journals_nothing(tmp_path: Path) -> None:
 async def test_journal_writes_each_message_once_and_in_order(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     thread, turn = await store.write(begin)
-    added = [UserText("please"), AssistantTurn("", (ToolCall("c1", "shell"),)), ToolResult("c1", "shell", "ok")]
-    first = StepJournal(store, SystemClock(), thread.id, thread.epoch, turn.id, kept=0, length=0)
+    added: list[ChatMessage] = [UserText("please"), AssistantTurn("", (ToolCall("c1", "shell"),))]
+    added.append(ToolResult("c1", "shell", "ok"))
+    first = journal_of(store, thread, turn)
     await first.begin(added[:2], ["c1"])
     await first.record(added[:2])
     await first.record(added)
     kept = await store.read(lambda tx: turns.journal(tx, turn.id))
 
-    again = StepJournal(
-        store, SystemClock(), thread.id, thread.epoch, turn.id, kept=len(kept.messages), length=kept.length
-    )
+    again = journal_of(store, thread, turn, kept)
     await again.record([*added, AssistantTurn("", (ToolCall("c2", "shell"),))])
     later = await store.read(lambda tx: turns.journal(tx, turn.id))
     await store.close()
