@@ -219,6 +219,7 @@ class _Life:
             others = [
                 start(supervise("expiry", core.expiry.run, core.clock)),
                 start(supervise("pruning", core.pruner.run, core.clock)),
+                start(supervise("last seen", core.gateway.keep_last_seen, core.clock)),
                 start(self._warm_up()),
             ]
             if core.heartbeat_enabled:

@@ -6,6 +6,7 @@ Messages of one chat leave in order, one at a time; chats do not wait for each o
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -15,12 +16,12 @@ from functools import partial
 import structlog
 
 from agent.clock import Clock
-from agent.store import conversations, outbox
+from agent.store import conversations, facts, outbox
 from agent.store.base import Store, Transaction
 from agent.store.errors import StoreError
 from agent.store.outbox import Parcel, SendState
 from bot.supervise import supervise
-from channels.base import Accept, Channel, ChannelHealth, ChannelState, ReportsMigration, Uncertain
+from channels.base import Accept, CatchesUp, Channel, ChannelHealth, ChannelState, ReportsMigration, Uncertain
 from channels.errors import ChannelError, Migrated, RateLimited, Rejected, Unauthorized, Unavailable
 from channels.message import Address, EarlierMessage, IncomingMessage
 
@@ -28,6 +29,7 @@ log = structlog.get_logger(__name__)
 
 FIRST_WAIT = timedelta(seconds=1)
 LONGEST_WAIT = timedelta(seconds=60)
+KEEP_EVERY = timedelta(seconds=30)
 GIVE_UP_AFTER = 50
 """Tries of one message before it is given up: with the waits above, most of an hour of a platform being away."""
 
@@ -45,6 +47,7 @@ class Gateway:
         self._early: list[Parcel] = []
         self._group: asyncio.TaskGroup | None = None
         self._off: set[str] = set()
+        self._kept_seen: dict[str, str] = {}
         self.counts: Counter[str] = Counter()
         self._empty = asyncio.Event()
         self._empty.set()
@@ -55,6 +58,8 @@ class Gateway:
         channel = self._channels[name]
         if isinstance(channel, ReportsMigration):
             channel.on_migration = partial(self._moved, name)
+        if isinstance(channel, CatchesUp) and (kept := await self._store.read(partial(facts.get, name=_seen(name)))):
+            channel.resume_after(json.loads(kept))
         await supervise(name, partial(channel.run, accept), self._clock)
         self._off.add(name)
 
@@ -90,6 +95,23 @@ class Gateway:
         """A chat has a new id: everything of it moves there. Hearing it twice changes nothing."""
         threads = await self._store.write(lambda tx: conversations.move_chat(tx, channel, old_chat, new_chat))
         log.info("chat_migrated", channel=channel, threads=threads)
+
+    async def keep_last_seen(self) -> None:
+        """Keep what channels have seen, now and then until cancelled and once more then, for the next process."""
+        try:
+            while True:
+                await self._clock.sleep(KEEP_EVERY)
+                await self._keep_last_seen()
+        finally:
+            await self._keep_last_seen()
+
+    async def _keep_last_seen(self) -> None:
+        for name, channel in self._channels.items():
+            if isinstance(channel, CatchesUp):
+                seen = json.dumps(dict(channel.last_seen))
+                if seen != self._kept_seen.get(name):
+                    await self._store.write(partial(facts.put, name=_seen(name), value=seen))
+                    self._kept_seen[name] = seen
 
     # -- delivering ----------------------------------------------------------------------------------------------
     @property
@@ -269,3 +291,8 @@ class _Delivery:
     async def record(self, platform_id: str) -> None:
         self._parcel = parcel = replace(self._parcel, sent=(*self._parcel.sent, platform_id))
         await self._store.write(lambda tx: outbox.mark(tx, parcel, SendState.SENDING))
+
+
+def _seen(channel: str) -> str:
+    """The fact that holds what a channel has seen."""
+    return f"last-seen:{channel}"

@@ -104,7 +104,7 @@ class Intake:
         if message.metadata.chat_type.is_shared and not message.metadata.addressed_to_bot:
             return Accepted()  # other people's talk: not worth a transaction
         submission = parse_submission(message)
-        verdict = self._screen(message, submission)
+        verdict = self._screen(message)
         policy = self._policies.get(message.address.channel, CLOSED)
         arrival = _Arrival(message, submission, verdict, policy, self._clock.now())
         admitted = await self._store.write(partial(self._admit, arrival))
@@ -116,10 +116,11 @@ class Intake:
             case unreachable:
                 assert_never(unreachable)
 
-    def _screen(self, message: IncomingMessage, submission: Submission) -> InputAccepted | InputRefused:
-        if isinstance(submission, UserInput) and message.text.strip():
-            return self._safety.screen_input(message.text)
-        return InputAccepted()
+    def _screen(self, message: IncomingMessage) -> InputAccepted | InputRefused:
+        """Whatever a person typed is screened, commands too: a refused text is stored nowhere."""
+        if message.metadata.structured or not message.text.strip():
+            return InputAccepted()
+        return self._safety.screen_input(message.text)
 
     # -- inside the transaction -----------------------------------------------------------------------------------
     def _admit(self, arrival: _Arrival, tx: Transaction) -> Accepted | PendingAuth:

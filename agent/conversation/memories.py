@@ -82,11 +82,6 @@ class ThreadMemories:
         if known := self._known.get(thread):
             self._remember(thread, replace(known, prefix=prefix))
 
-    def note_notes(self, thread: ThreadId, digest: str) -> None:
-        """The thread has been told these notes of the day."""
-        if known := self._known.get(thread):
-            self._remember(thread, replace(known, notes_digest=digest))
-
     def note_count(self, thread: ThreadId, counted: Counted) -> None:
         """The provider said what a request of this thread weighed."""
         if known := self._known.get(thread):
@@ -97,7 +92,8 @@ class ThreadMemories:
         if (known := self._known.get(thread)) is None or not entries:
             return
         if known.view.with_added(view.spans[-1][1] - len(entries), len(entries)) == view:
-            self._remember(thread, replace(known, view=view, history=known.history + entries))
+            digest = told_notes(entries) or known.notes_digest
+            self._remember(thread, replace(known, view=view, history=known.history + entries, notes_digest=digest))
         else:
             self.forget(thread)
 

@@ -86,12 +86,12 @@ class ThreadOps:
 
     async def process_user_input(self, envelope: Envelope, journal: Journal) -> Settlement:
         """Serve a turn, from its start or from where an earlier run left it."""
-        await self._llm.warm_up()
         context = await self._context(envelope, make_room=True)
         if unreleased := _unreleased(envelope):
             return settle.not_released(envelope, context, unreleased)
         if envelope.turn.stop_requested:
             return settle.stopped(envelope, context, dropped=0)
+        await self._llm.warm_up()
         delegate = self._delegate(envelope, journal)
         limit = self._settings.max_iterations + 1
         finish = await run_agentic_loop(delegate, context, max_iterations=limit)
@@ -128,9 +128,7 @@ class ThreadOps:
     async def _user_message(self, envelope: Envelope, memory: ThreadMemory) -> UserText:
         zone = prompt.zone_of(envelope.message, self._settings.zone)
         notes = await self._identity.notes(envelope.scope, zone)
-        digest = prompt.notes_digest(notes) if notes else ""
-        news = notes if digest != memory.notes_digest else ""
-        self._memories.note_notes(envelope.thread.id, digest)
+        news = notes if notes and prompt.notes_digest(notes) != memory.notes_digest else ""
         is_first = not memory.history and envelope.chat_type.is_shared
         earlier = await self._surroundings.earlier(envelope.messages[0], prompt.MOST_EARLIER) if is_first else ()
         return UserText(prompt.user_text(envelope.messages, envelope.turn.started_at, zone, news, earlier))

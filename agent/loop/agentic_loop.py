@@ -162,7 +162,7 @@ async def _iterate(
         case Continue(context=context):
             pass
     completion = await delegate.call_llm(context)
-    if not completion.calls:
+    if context.force_text or not completion.calls:  # calls of a model that was offered no tools count for nothing
         return await _read_text(delegate, completion, context, guards)
     if completion.finish is FinishReason.LENGTH:
         return Continue(_cut_off(completion, context, guards)), guards.cut_off()

@@ -57,6 +57,7 @@ class SqliteStore:
 
     def __init__(self, path: Path) -> None:
         self._engine = writer_engine(path)
+        self._connection = self._engine.connect()  # here, so that a file that cannot be opened is told at once
         self._reader = _reader_engine(path)
         self._jobs: queue.SimpleQueue[_Job[Any] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
@@ -91,7 +92,7 @@ class SqliteStore:
 
     # -- the writer's thread ------------------------------------------------------------------------------------
     def _run(self) -> None:
-        with self._engine.connect() as connection:
+        with self._connection as connection:
             while (job := self._jobs.get()) is not None:
                 batch, is_last = self._waiting(job)
                 self._serve(connection, batch)
@@ -134,6 +135,8 @@ def _attempt(connection: Connection, batch: list[_Job[Any]]) -> list[_Done[Any] 
                 transaction = Transaction(connection)
                 result = job.work(transaction)
                 outcomes.append(_Done(result, transaction.actions))
+    except OperationalError as error:  # locked, full or away: trying each alone would only wait again
+        return [_translated(error) for _ in batch]
     except BaseException as error:  # noqa: BLE001 - handed to whoever awaits the work, whatever it is
         if len(batch) > 1:
             return None

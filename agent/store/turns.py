@@ -146,6 +146,11 @@ class Place:
     next_position: int
 
 
+def is_to_stop(tx: Transaction, turn: TurnId) -> bool:
+    """Whether a stop was asked for, perhaps after the turn was claimed."""
+    return bool(tx.connection.execute(select(turns.c.stop_requested).where(turns.c.id == turn)).scalar())
+
+
 def fenced_place(tx: Transaction, thread: ThreadId, epoch: int) -> Place:
     """Where the history stands; raises Fenced if somebody has taken the thread over since `epoch`."""
     row = tx.connection.execute(_PLACE, {"thread": thread}).first()

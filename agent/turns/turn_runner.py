@@ -40,6 +40,7 @@ from agent.store import approvals, credentials, inbox, outbox, turns
 from agent.store.base import Store, Transaction
 from agent.store.errors import StoreError
 from agent.store.inbox import Lane, Waiting
+from agent.store.turns import Ending
 from agent.turns.claim import ThreadTask, claim, next_command
 from agent.turns.journal import StepJournal
 from channels.message import IncomingMessage, OutgoingMessage, ReplyKind
@@ -93,6 +94,11 @@ class TurnRunner:
             except StoreError as error:
                 log.error("store_unavailable", thread_id=str(thread), reason=str(error))
                 await self._clock.sleep(RETRY_AFTER)
+            except Exception:
+                # A defect of ours: this lane rests until something new comes, the others go on.
+                log.exception("lane_broke", thread_id=str(thread), lane=lane.value)
+                self._memories.forget(thread)
+                return
 
     def stop(self, thread: ThreadId) -> None:
         """Cut off the running turn of a thread. Its row says the same, for a turn that is about to start."""
@@ -133,12 +139,12 @@ class TurnRunner:
         try:
             settlement = await self._handle(envelope, journal)
             await self._live.rest(place)
-            view = await self._store.write(partial(self._commit, envelope, settlement, journal))
+            view, ending = await self._store.write(partial(self._commit, envelope, settlement, journal))
         finally:
             self._live.publish(TurnEnded(place))
-        self._memories.extend(envelope.thread.id, view, settlement.ending.entries)
-        self.counts[settlement.ending.turn_state.value] += 1
-        log.info("turn_settled", turn=envelope.turn.number, outcome=settlement.ending.turn_state.value)
+        self._memories.extend(envelope.thread.id, view, ending.entries)
+        self.counts[ending.turn_state.value] += 1
+        log.info("turn_settled", turn=envelope.turn.number, outcome=ending.turn_state.value)
 
     async def _handle(self, envelope: Envelope, journal: StepJournal) -> Settlement:
         """The turn as a task of its own, so that a stop can cut it off and still be settled."""
@@ -183,8 +189,12 @@ class TurnRunner:
         written = await self._store.write(lambda tx: turns.journal(tx, envelope.turn.id))
         return await self._agent.context_so_far(replace(envelope, journal=written))
 
-    def _commit(self, envelope: Envelope, settlement: Settlement, journal: StepJournal, tx: Transaction) -> HistoryView:
+    def _commit(
+        self, envelope: Envelope, settlement: Settlement, journal: StepJournal, tx: Transaction
+    ) -> tuple[HistoryView, Ending]:
         now = self._clock.now()
+        if settlement.question is not None and turns.is_to_stop(tx, envelope.turn.id):
+            settlement = settle.stopped(envelope, ReasoningContext("", (), (), settlement.journal), dropped=0)
         view = turns.settle(tx, envelope.thread, envelope.turn, settlement.ending, now)
         if settlement.question is not None:
             turns.add_steps(tx, envelope.turn.id, *journal.unwritten(settlement.journal), now)
@@ -199,7 +209,7 @@ class TurnRunner:
             edits, draft = (draft, None) if reply.edits is None else (reply.edits, draft)
             parcel = outbox.add(tx, reply.model_copy(update={"edits": edits}), now)
             tx.after_commit(partial(self._deliveries.offer, parcel))
-        return view
+        return view, settlement.ending
 
     # -- commands that change history --------------------------------------------------------------------------------
     async def _serve_task(self, task: ThreadTask) -> None:
