@@ -200,6 +200,8 @@ def build_core(
         room=room,
         memories=memories,
         safety=safety,
+        workspace=workspace,
+        zone=zone,
     )
     intake = Intake(
         store=store,

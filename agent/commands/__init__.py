@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from agent.commands.base import Command
 from agent.commands.conversation import CONVERSATION_COMMANDS
+from agent.commands.feedback import FEEDBACK_COMMANDS
 from agent.commands.heartbeat import HEARTBEAT
 from agent.commands.info import INFO_COMMANDS, help_command, not_built_yet
 from agent.commands.model import MODEL_COMMANDS
@@ -15,6 +16,7 @@ _LISTED: tuple[Command, ...] = (
     *CONVERSATION_COMMANDS,
     *MODEL_COMMANDS,
     *RECORD_COMMANDS,
+    *FEEDBACK_COMMANDS,
     TOOLS,
     HEARTBEAT,
     *not_built_yet(
@@ -23,11 +25,7 @@ _LISTED: tuple[Command, ...] = (
             "jobs": "list background jobs",
             "cancel": "cancel a background job",
             "skills": "list and find skills",
-            "reasoning": "show the recorded reasoning",
             "restart": "restart the bot",
-            "expected": "say what a wrong answer should have been",
-            "plan": "plan before acting",
-            "approve": "let somebody in by their pairing code",
         }
     ),
 )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Protocol
+from zoneinfo import ZoneInfo
 
 from agent.conversation.memories import ThreadMemories
 from agent.conversation.room import RoomKeeper
@@ -17,6 +18,7 @@ from agent.safety.layer import SafetyLayer
 from agent.store.base import Store
 from agent.tools.registry import LocalToolsFor, ToolRegistry
 from agent.workspace.scope import Scope
+from agent.workspace.workspace import Workspace
 from channels.base import ChannelHealth
 from channels.message import IncomingMessage
 
@@ -59,6 +61,8 @@ class Services:
     room: RoomKeeper
     memories: ThreadMemories
     safety: SafetyLayer
+    workspace: Workspace
+    zone: ZoneInfo
 
 
 @dataclass(frozen=True, slots=True)

@@ -127,6 +127,7 @@ CONVERSATION_COMMANDS = (
     Command("compact", "shorten this conversation's context", CacheImpact.IMMEDIATE, _alone),
     Command("stop", "stop what runs or waits here", CacheImpact.NONE, _alone, aliases=("interrupt",)),
     Command("summarize", "summarize this conversation", CacheImpact.NONE, _summarize, aliases=("summary",)),
+    Command("plan", "plan first, act when you approve", CacheImpact.NONE, _alone, arguments="TASK | approve"),
     Command("suggest", "suggest what to do next", CacheImpact.NONE, _suggest),
     Command("busy", "what messages do during a turn", CacheImpact.NONE, _busy, arguments="[queue | steer | interrupt]"),
 )

@@ -23,6 +23,7 @@ from agent.credentials.store import CredentialStore
 from agent.errors import NotYours
 from agent.model.approval import Answer, ApprovalState, Decided, NotDecided, PendingApproval, decide
 from agent.model.ids import ApprovalId, ThreadId, UserId, user_id
+from agent.model.plan import parse_plan
 from agent.model.session import BusyMode, Thread, ThreadState
 from agent.model.submission import (
     ApprovalResponse,
@@ -186,7 +187,7 @@ class Intake:
             case Undo() | Redo() | Resume() | Clear() | Compact():
                 return self._enqueue(tx, arrival, thread, Lane.TURN)
             case UserInput(content=content) if not content.lstrip().startswith("/") or (
-                is_operator and parse_once(content)
+                (is_operator and parse_once(content)) or parse_plan(content)
             ):
                 return self._queue(tx, arrival, thread)
             case _:

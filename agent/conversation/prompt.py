@@ -14,6 +14,7 @@ from datetime import datetime
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from agent.llm.messages import ChatMessage, UserText
+from agent.model.plan import parse_plan
 from agent.model.submission import parse_once
 from channels.message import Attachment, ChatType, EarlierMessage, IncomingMessage
 
@@ -134,7 +135,7 @@ def _said(message: EarlierMessage) -> str:
 
 def _words(message: IncomingMessage) -> str:
     once = parse_once(message.text)
-    text = once.text if once else message.text
+    text = once.text if once else parse_plan(message.text) or message.text
     if message.metadata.is_edit:
         text = f"[the user edited an earlier message; it now reads:]\n{text}"
     listed = "".join(_attachment(item) for item in message.attachments)
