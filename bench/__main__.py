@@ -1,7 +1,8 @@
 """`make bench`: the bot beside its floors, in one run, as a table.
 
-Floor A relays through python-telegram-bot and the openai SDK, floor B through python-telegram-bot and a plain request; neither
-keeps anything. The bot does its whole job on SQLite. Times are medians in milliseconds; CPU is of the measured process.
+Floor A relays through python-telegram-bot and the openai SDK, floor B through python-telegram-bot and a plain request;
+neither keeps anything. The bot does its whole job on SQLite. Times are medians in milliseconds; CPU is of the measured
+process.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 from bench.platform import TOKEN, Platform
@@ -161,15 +163,14 @@ async def long_conversation(contender: Contender, turns: int) -> Figures:
         platform.prompts.clear()
         times = await _exchange(platform, 1, turns)
         prompts = platform.prompts
-    figures = {
+    return {
         "turn 2-11, ms": statistics.median(times[1:11]),
         f"turn {turns // 4}, ms": statistics.median(times[turns // 4 - 5 : turns // 4 + 5]),
         f"turn {turns}, ms": statistics.median(times[-10:]),
         "last turns : first turns": statistics.median(times[-10:]) / statistics.median(times[1:11]),
-        "prefix reuse": min(_reuse(a, b) for a, b in zip(prompts, prompts[1:], strict=False)),
+        "prefix reuse": min(_reuse(a, b) for a, b in pairwise(prompts)),
         "first prompt, kB": len(prompts[0]) / 1000,
     }
-    return figures
 
 
 async def version(command: tuple[str, ...]) -> float:

@@ -163,7 +163,7 @@ async def test_what_a_command_leaves_in_the_background_ends_with_it(make: Make, 
 async def appearance(path: Path) -> None:
     """Wait until another process has made a file; there is no event for that."""
     async with asyncio.timeout(20):
-        while not await asyncio.to_thread(path.exists):  # noqa: ASYNC110
+        while not await asyncio.to_thread(path.exists):
             await asyncio.sleep(0.02)
 
 

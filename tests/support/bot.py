@@ -42,7 +42,7 @@ _VARIABLES = {
 
 
 class Bot:
-    """Enter it to start, leave it to stop; `crash` leaves everything where it stands. Start another on the same home."""
+    """Enter it to start, leave it to stop; `crash` leaves all where it stands. Start another on the same home."""
 
     def __init__(
         self,
