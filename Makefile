@@ -2,7 +2,7 @@
 
 VENV := .venv
 PY := $(VENV)/bin/python
-PIP := $(PY) -m pip --disable-pip-version-check --no-input --quiet
+PIP := $(PY) -m pip --disable-pip-version-check --no-input -qq
 
 .DEFAULT_GOAL := run
 .PHONY: help run test lint bench local
