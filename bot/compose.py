@@ -36,6 +36,7 @@ from agent.store.base import Store
 from agent.store.search import SearchIndex
 from agent.tools.builtin import basic_tools, file_tools
 from agent.tools.builtin.auth import SecretDelete, SecretList, ToolAuth
+from agent.tools.builtin.web_fetch import WebFetch, get_from_the_web
 from agent.tools.execute import ToolExecutor
 from agent.tools.rates import RateWindows
 from agent.tools.registry import AnyTool, LocalToolsFor, ToolRegistry
@@ -131,10 +132,11 @@ def build_core(
         store, clock, partial(load_master_key, settings.secrets.master_key, settings.home, system_keychain())
     )
     tools: list[AnyTool] = [
-        *basic_tools(workspace, SearchIndex(store), archive.find, clock),
+        *basic_tools(workspace, SearchIndex(store), archive.find, clock, safety.contains_secret),
         ToolAuth(vault),
         SecretList(vault),
         SecretDelete(vault),
+        WebFetch(get_from_the_web, safety.contains_secret),
     ]
     if settings.agent.allow_local_tools:
         tools += [*file_tools(settings.workspace), shell_tool(sandbox, settings.workspace)]

@@ -70,6 +70,8 @@ def attempts(home: Path) -> list[ToolCall]:
     """Calls of every tool that reads something, at every place where something private lies."""
     wanted: list[tuple[str, dict[str, object]]] = [
         ("echo", {"message": "hello"}),
+        ("web_fetch", {"url": f"file://{home}/workspace/MEMORY.md"}),
+        ("web_fetch", {"url": "https://127.0.0.1/workspace/MEMORY.md"}),
         ("secret_list", {}),
         ("secret_delete", {"name": "anything"}),
         ("time", {"operation": "now"}),

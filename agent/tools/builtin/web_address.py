@@ -1,0 +1,81 @@
+"""Which addresses of the web a tool may ask: public ones, over TLS, without credentials in them."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from ipaddress import IPv4Address, IPv6Address
+from urllib.parse import unquote
+
+from yarl import URL
+
+IPAddress = IPv4Address | IPv6Address
+
+LONGEST_URL = 2048
+_NAT64 = ipaddress.ip_network("64:ff9b::/96")  # RFC 6052: an IPv4 address in the last 32 bits
+_CREDENTIAL_KEYS = frozenset({
+    "api_key", "apikey", "api-key", "key", "auth", "client_id", "app_key", "sig", "signature",
+})  # fmt: skip
+_CREDENTIAL_WORDS = re.compile("token|secret|password|auth|credential")
+
+
+class Unreachable(Exception):
+    """A page that cannot or may not be had. The text says why, for the model."""
+
+
+def check_url(text: str) -> URL:
+    """The address as it will be asked. Raises Unreachable.
+
+    Only the form is judged here: what a name leads to is known after it is looked up (`is_public`).
+    """
+    if len(text) > LONGEST_URL:
+        raise Unreachable(f"the address is longer than {LONGEST_URL} characters.")
+    try:
+        url = URL(text)
+        host, port = url.host, url.port
+    except ValueError:
+        raise Unreachable("this is not an address of a page.") from None
+    if url.scheme != "https":
+        raise Unreachable("only https addresses are read.")
+    if not host or not port:
+        raise Unreachable("the address names no host.")
+    if url.user is not None or url.password is not None:
+        raise Unreachable("a name or a password in an address is not sent.")
+    name = host.rstrip(".").lower()
+    if name == "localhost" or name.endswith(".localhost"):
+        raise Unreachable("this machine and its network are not read.")
+    return url.with_fragment(None)
+
+
+def is_public(address: IPAddress) -> bool:
+    """Whether an address lies on the internet: neither here, nor in a local network, nor a group of machines."""
+    if isinstance(address, IPv6Address):
+        inner = _embedded(address)
+        if inner is not None:
+            return is_public(inner)
+        if address.is_site_local:
+            return False
+    return address.is_global and not address.is_multicast and not address.is_reserved
+
+
+def holds_credential(text: str) -> bool:
+    """Whether an address carries something by which a service knows somebody, to judge by the names in its query."""
+    try:
+        names = [name.lower() for name in URL(text).query]
+    except ValueError:
+        return False
+    return any(name in _CREDENTIAL_KEYS or _CREDENTIAL_WORDS.search(name) for name in names)
+
+
+def spellings(text: str) -> str:
+    """The address as given and with its escapes undone, twice: something hidden in it can be looked for."""
+    once = unquote(text)
+    return "\n".join((text, once, unquote(once)))
+
+
+def _embedded(address: IPv6Address) -> IPv4Address | None:
+    if address.ipv4_mapped is not None:
+        return address.ipv4_mapped
+    if address.sixtofour is not None:
+        return address.sixtofour
+    return IPv4Address(address.packed[-4:]) if address in _NAT64 else None

@@ -1,0 +1,133 @@
+"""Asks servers of the web, and nothing else: each address is looked up, judged and then held on to.
+
+The connection goes to the addresses that were judged. A name that leads elsewhere a moment later leads nowhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
+
+import aiohttp
+from aiohttp.abc import AbstractResolver, ResolveResult
+from yarl import URL
+
+from agent.tools.builtin.web_address import IPAddress, Unreachable, check_url, is_public
+from agent.tools.builtin.web_page import Page
+
+TIMEOUT = timedelta(seconds=30)
+MOST_BYTES = 5 * 1024 * 1024
+MOST_REDIRECTS = 10
+
+Resolve = Callable[[str, int], Awaitable[Sequence[IPAddress]]]
+"""The addresses of a host. Raises OSError or UnicodeError where there are none."""
+
+_HEADERS = {"User-Agent": "optimclaw", "Accept": "text/markdown, text/html;q=0.9, text/*;q=0.8, */*;q=0.5"}
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+
+
+async def look_up(host: str, port: int) -> Sequence[IPAddress]:
+    """What the system's resolver says."""
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [ipaddress.ip_address(address[0]) for *_, address in found]
+
+
+class WebClient:
+    """Reads one page a call. Keeps no cookies and no connections, and follows no proxy settings."""
+
+    def __init__(
+        self,
+        resolve: Resolve = look_up,
+        may_reach: Callable[[IPAddress], bool] = is_public,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self._resolve = resolve
+        self._may_reach = may_reach
+        self._tls = tls
+
+    async def get(self, address: str) -> Page:
+        """The page at an address, at most 5 MiB of it, after at most 10 redirects. Raises Unreachable."""
+        url = check_url(address)
+        try:
+            async with asyncio.timeout(TIMEOUT.total_seconds()):
+                for _ in range(MOST_REDIRECTS + 1):
+                    answer = await self._ask(url)
+                    if isinstance(answer, Page):
+                        return answer
+                    url = check_url(answer)
+        except TimeoutError:
+            raise Unreachable(f"the server took longer than {TIMEOUT.total_seconds():.0f} seconds.") from None
+        except (aiohttp.ClientError, ssl.SSLError) as error:
+            raise Unreachable(f"the connection failed ({type(error).__name__}).") from None
+        raise Unreachable(f"there were more than {MOST_REDIRECTS} redirects.")
+
+    async def _ask(self, url: URL) -> Page | str:
+        """One request: the page, or where it has gone."""
+        pinned = _Pinned(await self._judged(url))
+        connector = aiohttp.TCPConnector(resolver=pinned, ssl=self._tls or True, force_close=True, use_dns_cache=False)
+        async with (
+            aiohttp.ClientSession(
+                connector=connector, cookie_jar=aiohttp.DummyCookieJar(), headers=_HEADERS
+            ) as session,
+            session.get(url, allow_redirects=False) as response,
+        ):
+            target = response.headers.get("Location")
+            if response.status in _REDIRECTS and target is not None:
+                try:
+                    return str(url.join(URL(target)))
+                except ValueError:
+                    raise Unreachable("the server sent an address that is none.") from None
+            return Page(str(url), response.status, response.content_type, response.charset, await _body(response))
+
+    async def _judged(self, url: URL) -> Sequence[IPAddress]:
+        host, port = url.host, url.port
+        assert host is not None  # `check_url` saw to it
+        assert port is not None
+        try:
+            addresses = await self._resolve(host, port)
+        except (OSError, UnicodeError):
+            raise Unreachable(f"there is no host {host}.") from None
+        if not addresses or not all(map(self._may_reach, addresses)):
+            raise Unreachable("this machine and its network are not read.")
+        return addresses
+
+
+async def _body(response: aiohttp.ClientResponse) -> bytes:
+    too_much = Unreachable(f"the answer is larger than {MOST_BYTES // 1024 // 1024} MiB.")
+    if (response.content_length or 0) > MOST_BYTES:
+        raise too_much
+    body = bytearray()
+    async for piece in response.content.iter_chunked(64 * 1024):
+        body += piece
+        if len(body) > MOST_BYTES:
+            raise too_much
+    return bytes(body)
+
+
+class _Pinned(AbstractResolver):
+    """Answers every question with the addresses that were judged."""
+
+    def __init__(self, addresses: Sequence[IPAddress]) -> None:
+        self._addresses = addresses
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        return [
+            ResolveResult(
+                hostname=host,
+                host=str(address),
+                port=port,
+                family=socket.AF_INET if address.version == 4 else socket.AF_INET6,
+                proto=0,
+                flags=socket.AI_NUMERICHOST,
+            )
+            for address in self._addresses
+        ]
+
+    async def close(self) -> None:
+        return None
