@@ -224,6 +224,8 @@ class _Life:
             ]
             if core.heartbeat_enabled:
                 others.append(start(supervise("heartbeat", core.heartbeat.run, core.clock)))
+            if core.hygiene is not None:
+                others.append(start(supervise("hygiene", core.hygiene.run, core.clock)))
             others += [start(_awaited(service)) for service in more]
             log.info("bot_started", channels=channels)
             await self._stop.wait()

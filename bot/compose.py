@@ -30,6 +30,7 @@ from agent.llm.chain import BareProviders, build_chain
 from agent.loop.cost_guard import CostGuard, Limits
 from agent.model.session import BusyMode
 from agent.routines.heartbeat import HeartbeatRunner, HeartbeatSchedule
+from agent.routines.hygiene import MemoryHygiene
 from agent.safety.access import AccessPolicy
 from agent.safety.layer import SafetyLayer
 from agent.store.base import Store
@@ -77,6 +78,7 @@ class Core:
     pruner: SessionPruner
     heartbeat: HeartbeatRunner
     heartbeat_enabled: bool
+    hygiene: MemoryHygiene | None
     workspace: FolderWorkspace
     llm: LLMProvider
     cheap_llm: LLMProvider
@@ -228,6 +230,7 @@ def build_core(
         quit_bot=quit_bot,
         asked=expiry.nudge,
     )
+    hygiene = settings.memory_hygiene
     return Core(
         store,
         clock,
@@ -240,6 +243,7 @@ def build_core(
         SessionPruner(store, clock, memories, settings.session.idle_timeout),
         heartbeat,
         settings.heartbeat.enabled,
+        MemoryHygiene(store, clock, settings.workspace, hygiene) if hygiene.enabled else None,
         workspace,
         llm,
         cheap,

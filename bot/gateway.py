@@ -253,9 +253,13 @@ class Gateway:
         return replace(parcel, state=SendState.PENDING, not_before=due)
 
     async def _move(self, parcel: Parcel, error: Migrated) -> Parcel:
-        """The chat has a new id: everything of it moves there, this message first."""
+        """The chat has a new id: everything of it moves there, this message first.
+
+        Messages are numbered anew there: the number of an old one would name another.
+        """
         address = parcel.message.address.model_copy(update={"chat_id": error.new_chat_id})
-        moved = replace(parcel, message=parcel.message.model_copy(update={"address": address}), state=SendState.PENDING)
+        message = parcel.message.model_copy(update={"address": address, "edits": None, "reply_to": None})
+        moved = replace(parcel, message=message, state=SendState.PENDING)
 
         def move(tx: Transaction) -> int:
             outbox.replace(tx, parcel, moved.message)

@@ -37,7 +37,8 @@ async def _usage(context: CommandContext, args: tuple[str, ...]) -> CommandReply
 def _line(spent: Spent) -> str:
     cached = f" ({spent.cached_tokens} from cache)" if spent.cached_tokens else ""
     return (
-        f"- {spent.model}: {spent.calls} call{'s' if spent.calls != 1 else ''}, {spent.input_tokens} tokens in{cached}, "
+        f"- {spent.model}: {spent.calls} call{'s' if spent.calls != 1 else ''}, "
+        f"{spent.input_tokens} tokens in{cached}, "
         f"{spent.output_tokens} out, ${spent.dollars:.4f}"
     )
 
