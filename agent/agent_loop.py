@@ -41,6 +41,10 @@ class Agent:
         """Serve a turn of a conversation."""
         return await self._thread_ops.process_user_input(envelope, journal)
 
+    def fit_to_keep(self, settlement: Settlement) -> Settlement:
+        """What may be stored of what a turn leaves behind."""
+        return self._thread_ops.fit_to_keep(settlement)
+
     def words(self, messages: Sequence[IncomingMessage]) -> str:
         """Messages as the model is told them."""
         return self._thread_ops.words(messages)

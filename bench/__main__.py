@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
+from bench import conversation
 from bench.platform import TOKEN, Platform
 
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -219,6 +220,7 @@ GOALS = {
     "first prompt, kB": "<= 12",
     "prefix reuse": "1.000",
     "--version, ms": "<= 300",
+    **conversation.GOALS,
 }
 
 
@@ -239,6 +241,7 @@ async def measure(quick: bool) -> dict[str, Figures]:
     for contender in CONTENDERS:
         found[contender.name] |= await long_conversation(contender, 100 if quick else 400)
     found["bot"]["--version, ms"] = await version((sys.executable, "-m", "bot", "--version"))
+    found["bot"] |= await conversation.measure()
     return found
 
 

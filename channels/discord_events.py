@@ -269,6 +269,8 @@ def normalize_interaction(interaction: Interaction, place: Place) -> IncomingMes
     )
 
 
+# Discord API, snowflakes: milliseconds since the first second of 2015, above 22 other bits.
+_FIRST_MOMENT = datetime(2015, 1, 1, tzinfo=UTC)
 # Discord API, message types: DEFAULT and REPLY. All others are notices, or written by applications.
 WRITTEN = frozenset({0, 19})
 # Discord API, message reference types: DEFAULT; FORWARD (1) answers nothing.
@@ -342,8 +344,12 @@ def _approval_text(request_id: str, answer: str) -> str:
 
 
 def _made_at(snowflake: str) -> datetime:
-    # Discord API, snowflakes: milliseconds since the first second of 2015, above 22 other bits.
-    return datetime(2015, 1, 1, tzinfo=UTC) + timedelta(milliseconds=int(snowflake) >> 22)
+    return _FIRST_MOMENT + timedelta(milliseconds=int(snowflake) >> 22)
+
+
+def first_id_at(moment: datetime) -> int:
+    """The smallest id that something made at `moment` can have."""
+    return int((moment - _FIRST_MOMENT) / timedelta(milliseconds=1)) << 22
 
 
 def _words(options: tuple[Option, ...]) -> Iterator[str]:

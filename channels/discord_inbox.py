@@ -7,7 +7,7 @@ import re
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import TypeAlias
 
@@ -25,11 +25,12 @@ from channels.discord_events import (
     Message,
     MessageEvent,
     Place,
+    first_id_at,
     normalize,
     normalize_interaction,
 )
 from channels.discord_render import note_body
-from channels.errors import ChannelError
+from channels.errors import ChannelError, RateLimited, Unavailable
 from channels.message import IncomingMessage
 
 log = structlog.get_logger(__name__)
@@ -145,29 +146,42 @@ class Inbox:
     async def catch_up(self, clock: Clock) -> None:
         """Hand in what known chats got while we were away, if it is recent; what was handled before does no harm again.
 
-        For a new session only: a resumed one is sent what it missed.
+        For a new session only: a resumed one is sent what it missed. A chat whose history cannot be had is tried again
+        after the others, for some seconds: nothing else is read meanwhile.
         """
         oldest = clock.now() - _CATCH_UP_AGE
         self._behind += 1
-        for chat_id, seen in tuple(self._memory.last_seen.items()):
-            try:
-                answer = await self._connection.call(
-                    "GET",
-                    "/channels/{channel_id}/messages?after={after}&limit={limit}",
-                    channel_id=chat_id,
-                    after=str(seen.message_id),
-                    limit=str(_CATCH_UP_COUNT),
-                )
-                missed = _HISTORY.validate_python(answer)
-            except (ChannelError, ValidationError) as error:
-                log.warning("discord_catch_up_failed", chat_id=chat_id, error=type(error).__name__)
-                continue
-            for message in sorted(missed, key=lambda message: int(message.id)):
-                if message.timestamp >= oldest:
-                    # The history leaves out where it is from.
-                    where = {"guild_id": seen.guild_id, "channel_type": seen.channel_type}
-                    await self._take_message(message.model_copy(update=where), None)
+        chats = list(self._memory.last_seen.items())
+        for pause in _CATCH_UP_PAUSES:
+            if chats:
+                await clock.sleep(pause)
+                chats = [
+                    (chat_id, seen) for chat_id, seen in chats if not await self._catch_up_in(chat_id, seen, oldest)
+                ]
         self._behind -= 1
+
+    async def _catch_up_in(self, chat_id: str, seen: _LastSeen, oldest: datetime) -> bool:
+        """Whether one chat needs no further try."""
+        try:
+            answer = await self._connection.call(
+                "GET",
+                "/channels/{channel_id}/messages?after={after}&limit={limit}",
+                channel_id=chat_id,
+                after=str(max(seen.message_id, first_id_at(oldest))),
+                limit=str(_CATCH_UP_COUNT),
+            )
+            missed = _HISTORY.validate_python(answer)
+        except (ChannelError, ValidationError) as error:
+            log.warning("discord_catch_up_failed", chat_id=chat_id, error=type(error).__name__)
+            return not isinstance(error, RateLimited | Unavailable)
+        if len(missed) == _CATCH_UP_COUNT:
+            log.warning("discord_catch_up_cut", chat_id=chat_id, messages=len(missed))
+        for message in sorted(missed, key=lambda message: int(message.id)):
+            if message.timestamp >= oldest:
+                # The history leaves out where it is from.
+                where = {"guild_id": seen.guild_id, "channel_type": seen.channel_type}
+                await self._take_message(message.model_copy(update=where), None)
+        return True
 
     def _place(self, guild_id: str | None, channel_id: str) -> Place:
         place = self._connection.place(guild_id, channel_id)
@@ -279,8 +293,9 @@ _SEEN = re.compile(r"(\d{1,20}):(\d{0,20}):(\d{0,3})", re.ASCII)
 _IN_PROGRESS = 256
 # Chats remembered for catching up, and how much and how old what is caught up with may be.
 _CHATS = 100
-_CATCH_UP_COUNT = 20
+_CATCH_UP_COUNT = 100  # Discord API, channel messages: the most that one call gives
 _CATCH_UP_AGE = timedelta(hours=1)
+_CATCH_UP_PAUSES = tuple(timedelta(seconds=seconds) for seconds in (0, 2, 5))
 
 # Discord API, channel types: GROUP_DM.
 _GROUP_DIRECT = 3

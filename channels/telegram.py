@@ -257,7 +257,7 @@ class TelegramChannel:
         recovering = self._health.state is not ChannelState.CONNECTED
         batch = await self._get_updates(0 if recovering else _POLL_SECONDS)  # to know soon whether it works again
         for _ in range(_ALBUM_ROUNDS):
-            if not batch or album_of(batch[-1]) is None:
+            if not any(map(album_of, batch)):
                 break
             await self._clock.sleep(_ALBUM_GATHER)
             longer = await self._get_updates(0)

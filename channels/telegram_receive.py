@@ -6,7 +6,6 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 
 import structlog
 
@@ -117,8 +116,11 @@ class Receiver:
             self._done.update(envelope.update_ids)
 
     def _envelopes(self, updates: Sequence[JsonObject]) -> list[_Envelope]:
-        """Updates of one chat; those of an album that stand together are one envelope."""
-        return [self._envelope(list(group)) for _, group in groupby(updates, lambda u: album_of(u) or update_id_of(u))]
+        """Updates of one chat; those of an album are one envelope, though others may have spoken in between."""
+        groups: dict[str | int, list[JsonObject]] = {}
+        for update in updates:
+            groups.setdefault(album_of(update) or update_id_of(update), []).append(update)
+        return [self._envelope(group) for group in groups.values()]
 
     def _envelope(self, updates: Sequence[JsonObject]) -> _Envelope:
         messages = [message for update in updates if (message := self._read(update)) is not None]

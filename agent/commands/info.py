@@ -10,7 +10,6 @@ from agent.conversation import replies
 from agent.store import approvals, conversations, facts, inbox
 from agent.store.base import Transaction
 from agent.store.inbox import Lane
-from channels.base import ChannelState
 
 
 def help_command(commands: Sequence[Command]) -> Command:
@@ -68,9 +67,10 @@ async def _status(context: CommandContext, args: tuple[str, ...]) -> CommandRepl
 
     asked, waiting, staged = await services.store.read(look)
     fullness = await services.room.fullness(thread)
+    plural = "s" if thread.turn_count != 1 else ""
     lines = [
         f"**optimclaw {services.version}**, up since {services.started_at:%Y-%m-%d %H:%M} UTC",
-        f"- conversation: {thread.state.replace('_', ' ')}, {thread.turn_count} turn{'s' if thread.turn_count != 1 else ''}",
+        f"- conversation: {thread.state.replace('_', ' ')}, {thread.turn_count} turn{plural}",
         f"- model: {thread.model or services.llm.model} ({services.llm.name})",
         f"- context: {fullness.tokens} of {fullness.limit} tokens ({fullness.percent}% full)",
     ]
@@ -87,7 +87,7 @@ async def _status(context: CommandContext, args: tuple[str, ...]) -> CommandRepl
             f"- spent today (UTC): ${spending.dollars_today:.2f}; model calls this hour: {len(spending.calls)}"
         )
         for name, health in sorted(services.health().items()):
-            reason = f" ({health.reason})" if health.reason and health.state is not ChannelState.CONNECTED else ""
+            reason = f" ({health.reason})" if health.reason else ""
             lines.append(f"- {name}: {health.state}{reason}")
     return CommandReply("\n".join(lines))
 

@@ -52,7 +52,7 @@ def _consents(context: CommandContext, tx: Transaction) -> list[tuple[str, Conse
 
 
 def _where(place: ConsentPlace) -> str:
-    return "in your private chats" if place.name == "private" else f"in the shared chat {place.name}"
+    return f"in the shared chat {place.name}" if place.is_shared else "in your private chats"
 
 
 TOOLS = Command(

@@ -16,7 +16,7 @@ from agent.conversation.ports import Journal
 from agent.llm.base import Completion, FinishReason, LLMProvider, OnText
 from agent.llm.clean import StreamCleaner, clean
 from agent.llm.errors import ContextTooLong
-from agent.llm.messages import ToolResult, UserText
+from agent.llm.messages import AssistantTurn, ToolResult, UserText
 from agent.loop import guards
 from agent.loop.agentic_loop import (
     AwaitsSecret,
@@ -131,7 +131,7 @@ class ChatDelegate:
     async def handle_text_response(self, completion: Completion, context: ReasoningContext) -> Step:
         text = self._safety.hide_secrets(clean(completion.text))
         if not text.strip():
-            text = replies.EMPTY_ANSWER
+            text = self._safety.hide_secrets(_said_before(context)) or replies.EMPTY_ANSWER
         elif completion.finish is FinishReason.LENGTH:
             text += replies.CUT_OFF
         return Finish(Responded(text), context)
@@ -215,6 +215,12 @@ class ChatDelegate:
             self._live.publish(TextSoFar(self._place, answer.render))
 
         return on_text
+
+
+def _said_before(context: ReasoningContext) -> str:
+    """What the model told the person last in this turn, beside its calls: some say all there and end with nothing."""
+    said = (clean(message.text) for message in reversed(context.added) if isinstance(message, AssistantTurn))
+    return next((text for text in said if text.strip() and not guards.announces_action(text)), "")
 
 
 class _AnswerSoFar:

@@ -129,10 +129,18 @@ class Intake:
         if inbox.is_seen(tx, message.delivery_key):
             return Accepted()
         paired = pairings.is_paired(tx, message.address.channel, message.sender.user_id)
-        match decide_access(arrival.policy, message, is_paired=paired):
+        # Only a list of chats can name one by the id it had before.
+        former = (
+            conversations.former_chat(tx, message.address.channel, message.address.chat_id)
+            if arrival.policy.groups and message.metadata.chat_type.is_shared
+            else None
+        )
+        match decide_access(arrival.policy, message, is_paired=paired, former_chat=former):
             case Ignored(reason=reason):
                 log.info("message_ignored", channel=message.address.channel, reason=reason)
                 return Accepted(note="You are not allowed to do that here.")
+            case NeedsPairing() if message.metadata.is_edit:
+                return Accepted()
             case NeedsPairing():
                 return self._ask_for_pairing(tx, arrival)
             case Allowed(is_operator=is_operator):
@@ -195,7 +203,12 @@ class Intake:
 
     # -- credentials ---------------------------------------------------------------------------------------------
     def _awaited(self, tx: Transaction, arrival: _Arrival, *, is_operator: bool) -> PendingAuth | Accepted | None:
-        """The credential that this message is, before anything else looks at it. A command ends the wait instead."""
+        """The credential that this message is, before anything else looks at it. A command ends the wait instead.
+
+        An edit is none: what it changes was written for another purpose.
+        """
+        if arrival.message.metadata.is_edit:
+            return None
         key = self._sessions.key(arrival.message, is_operator=is_operator)
         thread = conversations.current(tx, key)
         pending = credentials.awaited(tx, thread.id) if thread else None
@@ -277,7 +290,7 @@ class Intake:
         if original.waits:
             inbox.replace(tx, message)
             inbox.note(tx, message.delivery_key, now)
-        elif original.is_open:
+        elif original.is_open and inbox.is_news(tx, message):
             inbox.append(tx, original.thread, Lane.TURN, message, now)
         log.info("message_edited", waits=original.waits, running=original.is_open)
         return Accepted(original.thread)

@@ -75,7 +75,8 @@ class ThreadMemories:
             return replace(known, view=thread.view, history=history, notes_digest=told_notes(history), counted=None)
         missing = thread.view.last(len(added))
         tail = await self._store.read(lambda tx: turns.history(tx, thread.id, missing))
-        return replace(known, view=thread.view, history=known.history + tail)
+        digest = told_notes(tail) or known.notes_digest
+        return replace(known, view=thread.view, history=known.history + tail, notes_digest=digest)
 
     def note_prefix(self, thread: ThreadId, prefix: Prefix) -> None:
         """The thread's prefix was rendered."""
@@ -106,9 +107,10 @@ class ThreadMemories:
         return self._known.get(thread)
 
     def swap(self, thread: ThreadId, view: HistoryView, history: tuple[ChatMessage, ...]) -> None:
-        """The history was shortened."""
+        """The history was shortened. Notes of the day that were told in what is left out are news again."""
         if known := self._known.get(thread):
-            self._remember(thread, replace(known, view=view, history=history, counted=None))
+            digest = told_notes(history)
+            self._remember(thread, replace(known, view=view, history=history, notes_digest=digest, counted=None))
 
     def forget(self, thread: ThreadId) -> None:
         """What is known may be wrong: read it anew next time."""

@@ -29,9 +29,14 @@ MODEL_REFUSES_REQUEST = (
     "The language model did not accept this request. Your message is kept. Try to say it in another way, or begin "
     "anew with /new."
 )
+BUDGET_USED_UP = (
+    "My budget for the language model is used up for now. Your message is kept in this conversation; please send it "
+    "again later."
+)
 CONTEXT_TOO_LONG = (
-    "This conversation has grown longer than the model can take. Nothing is lost; begin a new one with /new and "
-    "repeat what matters."
+    "This is longer than the model can take, even without our earlier conversation: your message, what I read for it, "
+    "or the documents I am told of each time, such as MEMORY.md. Nothing is lost. Ask for a smaller part; if short "
+    "messages fail too, those documents have to be shortened."
 )
 SOMETHING_BROKE = (
     "Something went wrong on my side while I worked on this. Your message is kept. Please try again; if it happens "
@@ -55,11 +60,16 @@ HEARTBEAT_HEADLINE = "🔔 **Heartbeat Alert**\n\n{text}"
 
 
 def question(pending: PendingApproval) -> str:
-    """The question before a risky call: the tool, what it does, and exactly what will run, uncut."""
+    """The question before a risky call: the tool, what it does, and exactly what will run, uncut.
+
+    In a shared chat it also says whose answer counts, and that it has to be a reply: other talk there is not heard.
+    """
+    is_shared = pending.place.is_shared
+    reply = "Only the person who asked for this can answer. Reply to this message with" if is_shared else "Reply"
     if pending.may_be_always:
-        how = "Reply **yes** to run it once, **always** to allow this tool from now on, or **no**."
+        how = f"{reply} **yes** to run it once, **always** to allow this tool from now on, or **no**."
     else:
-        how = "Reply **yes** to run it once, or **no**. (It is asked every time: **always** counts as yes.)"
+        how = f"{reply} **yes** to run it once, or **no**. (It is asked every time: **always** counts as yes.)"
     return f"**Approval needed: {pending.tool}**\n\n{_what_will_run(pending)}\n\n{how}"
 
 

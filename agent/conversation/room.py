@@ -11,6 +11,7 @@ from agent.conversation.context_monitor import (
     DEFAULT_LIMIT_TOKENS,
     CompactionStrategy,
     Fullness,
+    Truncate,
     suggest_compaction,
 )
 from agent.conversation.memories import ThreadMemories, ThreadMemory
@@ -50,9 +51,13 @@ class RoomKeeper:
     async def make_room(self, thread: Thread, scope: Scope) -> ThreadMemory:
         """The thread's memory, shortened first if it is too full. A failure to shorten is no failure of the turn."""
         memory = await self._memories.load(thread)
-        strategy = suggest_compaction(self._fullness(memory), self._threshold)
+        fullness = self._fullness(memory)
+        strategy = suggest_compaction(fullness, self._threshold)
         if strategy is None:
             return memory
+        if not isinstance(strategy, Truncate) and self._is_full_without(memory.history, fullness):
+            log.warning("prompt_leaves_no_room", percent=fullness.percent)
+            return memory  # each turn would pay for a summary and win nothing
         try:
             await self.compact(thread, scope, strategy)
         except (SummaryFailed, LLMError, WorkspaceError) as error:
@@ -82,6 +87,11 @@ class RoomKeeper:
             return Fullness(estimate, self._limit)
         tokens = counted.tokens + self._estimator.estimate(memory.history[counted.messages :], "")
         return Fullness(tokens if tokens * IMPLAUSIBLE >= estimate else estimate, self._limit)
+
+    def _is_full_without(self, history: Sequence[ChatMessage], fullness: Fullness) -> bool:
+        """Whether prompt and tools alone pass the threshold."""
+        rest = fullness.tokens - self._estimator.estimate(history, "")
+        return suggest_compaction(Fullness(rest, fullness.limit), self._threshold) is not None
 
     @property
     def _limit(self) -> int:

@@ -97,6 +97,7 @@ class ThreadCommands:
 
     def _go_to(self, tx: Transaction, thread: Thread, view: HistoryView) -> None:
         turns.change_view(tx, thread, view, self._clock.now())
+        turns.rest(tx, thread)
 
     def _lasting_effects(self, tx: Transaction, thread: Thread, past: HistoryView, present: HistoryView) -> str:
         """Tools of the turns gone back over whose effects stay."""

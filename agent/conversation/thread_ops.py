@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from zoneinfo import ZoneInfo
@@ -20,11 +20,12 @@ from agent.conversation.ports import Journal, Surroundings
 from agent.conversation.room import RoomKeeper
 from agent.conversation.settle import Settlement
 from agent.llm.base import LLMProvider, ToolDefinition
-from agent.llm.messages import UserText
+from agent.llm.messages import AssistantTurn, ChatMessage, UserText
 from agent.loop.agentic_loop import run_agentic_loop
 from agent.loop.context import ReasoningContext
 from agent.model.approval import ApprovalState
 from agent.model.session import BusyMode
+from agent.model.tool_call import ToolCall
 from agent.safety.layer import SafetyLayer
 from agent.store import conversations
 from agent.store.base import Store, Transaction
@@ -101,9 +102,27 @@ class ThreadOps:
         """Messages as the model is told them."""
         return prompt.user_text(messages, self._clock.now(), prompt.zone_of(messages[-1], self._settings.zone))
 
+    def fit_to_keep(self, settlement: Settlement) -> Settlement:
+        """The settlement without the secrets that the model itself wrote: the history would tell them again."""
+        entries = tuple(map(self._without_secrets, settlement.ending.entries))
+        return replace(settlement, ending=replace(settlement.ending, entries=entries))
+
     async def context_so_far(self, envelope: Envelope) -> ReasoningContext:
         """What a turn that was cut off has done, by its journal."""
         return await self._context(envelope)
+
+    def _without_secrets(self, message: ChatMessage) -> ChatMessage:
+        if not isinstance(message, AssistantTurn):
+            return message  # what people write and tools give is screened before it gets here
+        calls = tuple(map(self._call_without_secrets, message.calls))
+        return AssistantTurn(self._safety.hide_secrets(message.text), calls)
+
+    def _call_without_secrets(self, call: ToolCall) -> ToolCall:
+        tool = self._registry.get(call.name)
+        sensitive = tool.spec.sensitive if tool is not None else frozenset()
+        malformed = None if call.malformed is None else self._safety.hide_secrets(call.malformed)
+        arguments = self._safety.redact_arguments(sensitive, call.arguments)
+        return replace(call, arguments=arguments, malformed=malformed)
 
     async def _context(self, envelope: Envelope, *, make_room: bool = False) -> ReasoningContext:
         if make_room and not envelope.journal.messages:

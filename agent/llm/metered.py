@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import Protocol
 
 from agent.llm.base import Completion, CompletionRequest, LLMProvider, OnText, Usage
+from agent.llm.errors import LLMError
 from agent.llm.pricing import cost_of, price_of
 from agent.llm.tokens import TokenEstimator, estimate_tokens
 
@@ -48,7 +49,10 @@ class MeteredProvider:
         return self._inner.supports_tools
 
     async def complete(self, request: CompletionRequest, on_text: OnText | None = None) -> Completion:
-        """Answer `request`, or raise BudgetExceeded. A cancelled call counts with an estimate: it is paid too."""
+        """Answer `request`, or raise BudgetExceeded.
+
+        A call that was cancelled, or broke off after its first words, counts with an estimate: it is paid too.
+        """
         await self._guard.check(unattended=request.unattended)
         heard: list[str] = []
 
@@ -61,6 +65,10 @@ class MeteredProvider:
             completion = await self._inner.complete(request, listen if on_text is not None else None)
         except asyncio.CancelledError:
             await self._record(request, request.model or self.model, self._estimate(request, heard))
+            raise
+        except LLMError:
+            if any(heard):
+                await self._record(request, request.model or self.model, self._estimate(request, heard))
             raise
         await self._record(request, completion.model or request.model or self.model, completion.usage)
         return completion

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from agent.llm.base import CompletionRequest, ToolDefinition
 from agent.llm.messages import AssistantTurn, ChatMessage, ToolResult, UserText
+from agent.llm.repair import repair_history
 from agent.model.tool_call import ToolCall
 
 
@@ -33,10 +34,10 @@ class ReasoningContext:
         return replace(self, history=(UserText(note),))
 
     def request(self, *, max_tokens: int = 4096, temperature: float = 0.7) -> CompletionRequest:
-        """The model call for this context."""
+        """The model call for this context. Its messages are sound, whatever an interruption left of them."""
         return CompletionRequest(
             system=self.system,
-            messages=(*self.history, *self.added),
+            messages=repair_history((*self.history, *self.added)),
             tools=() if self.force_text else self.tools,
             max_tokens=max_tokens,
             temperature=temperature,

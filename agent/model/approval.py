@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from typing import assert_never
 from uuid import UUID
 
 from agent.model.ids import ApprovalId, ThreadId, TurnId, UserId
@@ -38,7 +39,15 @@ class ConsentPlace:
 
     @classmethod
     def of(cls, address: Address, chat_type: ChatType) -> ConsentPlace:
-        return cls(f"{address.channel}:{address.chat_id}") if chat_type.is_shared else cls("private")
+        return cls(f"{address.channel}:{address.chat_id}" if chat_type.is_shared else _PRIVATE)
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether others read along there."""
+        return self.name != _PRIVATE
+
+
+_PRIVATE = "private"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +112,25 @@ def decide(pending: PendingApproval, answer: Answer, now: datetime) -> Decided |
         return NotDecided("Only the person who asked for it can answer this question.")
     if answer.channel != pending.channel and answer.channel not in TRUSTED_CHANNELS:
         return NotDecided("Please answer where the question was asked.")
-    if pending.state is not ApprovalState.OPEN:
-        return NotDecided("That question is already answered.")
-    if now >= pending.expires_at:
-        return NotDecided("That question has expired; nothing was run.")
+    match pending.state:
+        case ApprovalState.APPROVED | ApprovalState.DENIED:
+            return NotDecided("That question is already answered.")
+        case ApprovalState.CANCELLED:
+            return NotDecided("That question was cancelled; nothing was run.")
+        case ApprovalState.EXPIRED:
+            return NotDecided(_EXPIRED)
+        case ApprovalState.OPEN if now >= pending.expires_at:
+            return NotDecided(_EXPIRED)
+        case ApprovalState.OPEN:
+            return _decided(pending, answer)
+        case unreachable:
+            assert_never(unreachable)
+
+
+_EXPIRED = "That question has expired; nothing was run."
+
+
+def _decided(pending: PendingApproval, answer: Answer) -> Decided:
     if not answer.approved:
         return Decided(ApprovalState.DENIED, remember=False)
     return Decided(ApprovalState.APPROVED, remember=answer.always and pending.may_be_always)

@@ -257,7 +257,8 @@ class HeartbeatRunner:
         try:
             completion = await llm.complete(replace(await self._request(scope, checklist, llm), unattended=unattended))
         except BudgetExceeded as error:
-            return Skipped(error.text)
+            may_see_sums = isinstance(scope, OperatorScope)  # what the operator spends is nobody else's business
+            return Skipped(error.text if may_see_sums else "the budget for the language model is used up for now")
         except LLMError as error:
             log.warning("heartbeat_model_failed", error=type(error).__name__, detail=error.detail)
             return Failed("the language model did not answer")

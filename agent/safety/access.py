@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -87,8 +87,12 @@ class NeedsPairing:
 Access = Allowed | Ignored | NeedsPairing
 
 
-def decide_access(policy: AccessPolicy, message: IncomingMessage, *, is_paired: bool) -> Access:
+def decide_access(
+    policy: AccessPolicy, message: IncomingMessage, *, is_paired: bool, former_chat: str | None = None
+) -> Access:
     """Whether `message` is taken. `is_paired`: its sender has been approved on this channel.
+
+    `former_chat`: the id its chat had before, which may be the one on the list.
 
     The owner always may. A chat of unknown type counts as shared, and strangers there are never offered a pairing.
     """
@@ -99,7 +103,8 @@ def decide_access(policy: AccessPolicy, message: IncomingMessage, *, is_paired: 
         return Ignored("anonymous sender")
     is_owner = sender.user_id == policy.owner_id
     if message.metadata.chat_type.is_shared:
-        return _in_shared_chat(policy, message, is_owner=is_owner, is_paired=is_paired)
+        chats = {message.address.chat_id, former_chat or message.address.chat_id}
+        return _in_shared_chat(policy, message, chats, is_owner=is_owner, is_paired=is_paired)
     if is_owner:
         return Allowed(is_operator=True)
     if policy.dm_policy is DmPolicy.OPEN or is_paired or _is_listed(policy, sender):
@@ -120,14 +125,16 @@ def access_warnings(channel: str, policy: AccessPolicy) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _in_shared_chat(policy: AccessPolicy, message: IncomingMessage, *, is_owner: bool, is_paired: bool) -> Access:
+def _in_shared_chat(
+    policy: AccessPolicy, message: IncomingMessage, chats: Set[str], *, is_owner: bool, is_paired: bool
+) -> Access:
     if not message.metadata.addressed_to_bot:
         return Ignored("not addressed to the bot")
     if is_owner:
         return Allowed(is_operator=True)
     if policy.group_policy is GroupPolicy.DISABLED:
         return Ignored("shared chats are disabled")
-    if policy.groups and not policy.groups & {message.address.chat_id, EVERYBODY}:
+    if policy.groups and not policy.groups & {*chats, EVERYBODY}:
         return Ignored("chat is not on the list")
     if policy.group_policy is GroupPolicy.OPEN or is_paired or _is_listed(policy, message.sender):
         return Allowed(is_operator=False)

@@ -16,7 +16,7 @@ from agent.safety.markers import NewMarkerId, wrap_external_content, wrap_tool_o
 from agent.safety.policy import PolicyAction, violations
 from agent.safety.sanitizer import sanitize
 from agent.safety.stream_gate import StreamGate
-from agent.safety.validator import TooDeep, strings_in, validate_text
+from agent.safety.validator import MAX_DEPTH, TooDeep, strings_in, validate_text
 
 log = structlog.get_logger(__name__)
 
@@ -132,9 +132,12 @@ class SafetyLayer:
         return bool(self._detector.scan(text).secrets)
 
     def redact_arguments(self, sensitive: frozenset[str], arguments: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-        """A copy of `arguments` to show and store: sensitive names masked whole, secrets in any string masked."""
+        """A copy of `arguments` to show and store: sensitive names masked whole, secrets in any string masked.
+
+        What is nested deeper than any tool takes is masked whole too.
+        """
         return {
-            self.hide_secrets(name): REDACTED if name in sensitive else self._redact_value(value)
+            self.hide_secrets(name): REDACTED if name in sensitive else self._redact_value(value, MAX_DEPTH)
             for name, value in arguments.items()
         }
 
@@ -142,14 +145,16 @@ class SafetyLayer:
         """A gate for one answer while it is written."""
         return StreamGate(self._detector)
 
-    def _redact_value(self, value: JsonValue) -> JsonValue:
+    def _redact_value(self, value: JsonValue, depth: int) -> JsonValue:
         match value:
             case str():
                 return self.hide_secrets(value)
+            case Mapping() | list() | tuple() if depth == 0:
+                return REDACTED
             case Mapping():
-                return {self.hide_secrets(str(key)): self._redact_value(item) for key, item in value.items()}
+                return {self.hide_secrets(str(key)): self._redact_value(item, depth - 1) for key, item in value.items()}
             case list() | tuple():
-                return [self._redact_value(item) for item in value]
+                return [self._redact_value(item, depth - 1) for item in value]
             case _:
                 return value
 

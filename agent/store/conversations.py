@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import RowMapping, bindparam, delete, func, select, update
+from sqlalchemy import RowMapping, bindparam, delete, func, select, tuple_, update
 
 from agent.model import ids
 from agent.model.approval import ConsentPlace
@@ -220,8 +220,12 @@ def revoke(tx: Transaction, session: SessionId, tool: str | None) -> int:
 
 # -- a Telegram group that became a supergroup ---------------------------------------------------------------------
 def move_chat(tx: Transaction, channel: str, old_chat: str, new_chat: str) -> int:
-    """Let everything of a chat belong to its new id; doing it twice changes nothing. Tells how many threads moved."""
+    """Let everything of a chat belong to its new id; doing it twice changes nothing. Tells how many threads moved.
+
+    Where somebody has begun a conversation under the new id, their place leads there; the old one can be resumed.
+    """
     moved = 0
+    facts.put(tx, _former(channel, new_chat), old_chat)
     rows = tx.connection.execute(
         select(threads.c.id, threads.c.address, threads.c.external_id).where(threads.c.channel == channel)
     ).all()
@@ -233,16 +237,34 @@ def move_chat(tx: Transaction, channel: str, old_chat: str, new_chat: str) -> in
         renewed = address.model_copy(update={"chat_id": new_chat})
         values: dict[str, Any] = {"external_id": external, "address": ADDRESS.dump_json(renewed).decode()}
         tx.connection.execute(update(threads).where(threads.c.id == row.id).values(values))
-        tx.connection.execute(
-            update(conversations)
-            .where(conversations.c.channel == channel, conversations.c.external_id == row.external_id)
-            .values(external_id=external)
-        )
+        _move_places(tx, channel, row.external_id, external)
         moved += 1
-    tx.connection.execute(
-        update(consents).where(consents.c.place == f"{channel}:{old_chat}").values(place=f"{channel}:{new_chat}")
-    )
+    _move_consents(tx, f"{channel}:{old_chat}", f"{channel}:{new_chat}")
     return moved
+
+
+def former_chat(tx: Transaction, channel: str, chat: str) -> str | None:
+    """The id that a chat had before it moved, if it did."""
+    return facts.get(tx, _former(channel, chat))
+
+
+def _former(channel: str, chat: str) -> str:
+    return f"former-chat:{channel}:{chat}"
+
+
+def _move_places(tx: Transaction, channel: str, old: str, new: str) -> None:
+    here = conversations.c.channel == channel
+    taken = select(conversations.c.user_id).where(here, conversations.c.external_id == new)
+    is_old = conversations.c.external_id == old
+    tx.connection.execute(delete(conversations).where(here, is_old, conversations.c.user_id.in_(taken)))
+    tx.connection.execute(update(conversations).where(here, is_old).values(external_id=new))
+
+
+def _move_consents(tx: Transaction, old: str, new: str) -> None:
+    taken = select(consents.c.session_id, consents.c.tool).where(consents.c.place == new)
+    is_old = consents.c.place == old
+    tx.connection.execute(delete(consents).where(is_old, tuple_(consents.c.session_id, consents.c.tool).in_(taken)))
+    tx.connection.execute(update(consents).where(is_old).values(place=new))
 
 
 def _thread(row: RowMapping) -> Thread:

@@ -139,6 +139,18 @@ def replace(tx: Transaction, edited: IncomingMessage) -> None:
     tx.connection.execute(update(inbox).where(inbox.c.delivery_key == edited.original_key).values(body=body))
 
 
+def is_news(tx: Transaction, edited: IncomingMessage) -> bool:
+    """Whether an edit says anything else than its message does. Platforms report changes of other things as edits too.
+
+    After an edit that did, going back to the first words is news as well.
+    """
+    is_edit = inbox.c.delivery_key.startswith(f"{edited.original_key}:edit:", autoescape=True)
+    if tx.connection.execute(select(inbox.c.delivery_key).where(is_edit)).first() is not None:
+        return True
+    body = tx.connection.execute(select(inbox.c.body).where(inbox.c.delivery_key == edited.original_key)).scalar()
+    return body is None or _said(INCOMING.validate_json(body)) != _said(edited)
+
+
 def waiting(tx: Transaction, thread: ThreadId, lane: Lane, count: int = 20) -> Sequence[Waiting]:
     """The oldest messages that nobody has taken, at most `count`."""
     rows = tx.connection.execute(_OPEN, {"thread": thread, "lane": lane, "count": count})
@@ -180,3 +192,8 @@ def lanes_with_work(tx: Transaction) -> Sequence[tuple[ThreadId, Lane]]:
         .distinct()
     )
     return [(ThreadId(row.thread_id), Lane(row.lane)) for row in rows]
+
+
+def _said(message: IncomingMessage) -> tuple[str, tuple[str, ...]]:
+    """The words and files of a message."""
+    return message.text, tuple(attachment.id for attachment in message.attachments)

@@ -249,6 +249,11 @@ def change_view(tx: Transaction, thread: Thread, view: HistoryView, now: datetim
     tx.connection.execute(update(threads).where(threads.c.id == thread.id).values(values))
 
 
+def rest(tx: Transaction, thread: Thread) -> None:
+    """A thread without an open turn is idle, however its last turn ended."""
+    tx.connection.execute(update(threads).where(threads.c.id == thread.id).values(state=ThreadState.IDLE))
+
+
 def history(tx: Transaction, thread: ThreadId, view: HistoryView) -> tuple[ChatMessage, ...]:
     """The messages of a view, in its order."""
     return tuple(

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import structlog
 from pydantic import BaseModel, ValidationError
 
 from agent.llm.messages import ToolResult
+from agent.llm.wire.fragments import whole_text
 from agent.model.tool_call import JsonValue, ToolCall, ToolOutput
 from agent.store.errors import StoreError
 from agent.tools.base import Approval, PathScope, ToolContext, ToolSpec
@@ -139,7 +140,8 @@ class ToolExecutor:
         spec = prepared.spec
         try:
             async with asyncio.timeout(spec.timeout.total_seconds()) as limit:
-                return await prepared.tool.run(prepared.arguments, context)
+                output = await prepared.tool.run(prepared.arguments, context)
+                return replace(output, text=whole_text(output.text))
         except TimeoutError:
             if not limit.expired():
                 return ToolOutput("something it waited for took too long.", is_error=True)

@@ -137,14 +137,28 @@ class TurnRunner:
         place = turn_place(envelope)
         self._live.publish(TurnBegan(place))
         try:
-            settlement = await self._handle(envelope, journal)
+            settlement = self._agent.fit_to_keep(await self._handle(envelope, journal))
             await self._live.rest(place)
-            view, ending = await self._store.write(partial(self._commit, envelope, settlement, journal))
+            view, ending = await self._settle(envelope, settlement, journal)
         finally:
             self._live.publish(TurnEnded(place))
         self._memories.extend(envelope.thread.id, view, ending.entries)
         self.counts[ending.turn_state.value] += 1
         log.info("turn_settled", turn=envelope.turn.number, outcome=ending.turn_state.value)
+
+    async def _settle(
+        self, envelope: Envelope, settlement: Settlement, journal: StepJournal
+    ) -> tuple[HistoryView, Ending]:
+        """Commit the turn. One that cannot be stored would be run again with each new message: it fails instead."""
+        try:
+            return await self._store.write(partial(self._commit, envelope, settlement, journal))
+        except (Fenced, StoreError):
+            raise
+        except Exception:
+            log.exception("turn_not_storable")
+            nothing = ReasoningContext("", (), ())
+            failure = settle.failed(envelope, nothing, replies.SOMETHING_BROKE)
+            return await self._store.write(partial(self._commit, envelope, failure, journal))
 
     async def _handle(self, envelope: Envelope, journal: StepJournal) -> Settlement:
         """The turn as a task of its own, so that a stop can cut it off and still be settled."""
@@ -171,7 +185,9 @@ class TurnRunner:
             return error
         except LLMError as error:
             log.warning("model_failed", error=type(error).__name__, detail=error.detail)
-            return settle.failed(envelope, await self._cut_off_context(envelope), _model_reply(error))
+            is_private = envelope.is_operator and not envelope.chat_type.is_shared
+            reply = _model_reply(error, may_see_sums=is_private)
+            return settle.failed(envelope, await self._cut_off_context(envelope), reply)
         except Exception:
             log.exception("turn_broke")
             return settle.failed(envelope, await self._cut_off_context(envelope), replies.SOMETHING_BROKE)
@@ -247,7 +263,8 @@ class TurnRunner:
             raise
         except LLMError as error:
             log.warning("model_failed", error=type(error).__name__, detail=error.detail)
-            return CommandReply(_model_reply(error))
+            is_private = thread.user == ids.OPERATOR and not message.metadata.chat_type.is_shared
+            return CommandReply(_model_reply(error, may_see_sums=is_private))
         except Exception:
             log.exception("command_broke")
             return CommandReply(replies.SOMETHING_BROKE)
@@ -268,11 +285,14 @@ class TurnRunner:
             tx.after_commit(self._quit_bot)
 
 
-def _model_reply(error: LLMError) -> str:
-    """What a person is told of a model's fault: one neutral sentence; the log has the rest."""
+def _model_reply(error: LLMError, *, may_see_sums: bool) -> str:
+    """What a person is told of a model's fault: one neutral sentence; the log has the rest.
+
+    `may_see_sums`: what the operator spends is for the operator in private.
+    """
     match error:
         case BudgetExceeded(text=text):
-            return text
+            return text if may_see_sums else replies.BUDGET_USED_UP
         case ContextTooLong():
             return replies.CONTEXT_TOO_LONG
         case AuthenticationFailed() | ModelUnavailable():

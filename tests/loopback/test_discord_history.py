@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -16,7 +17,17 @@ from channels.errors import Rejected, Unavailable
 from channels.message import Attachment, AttachmentKind, ChatType
 from tests.support.builders import make_message
 from tests.support.discord_bench import Bench, bench
-from tests.support.fake_discord import ALICE, BORIS, BOT, DIRECT, GENERAL, GROUP_DIRECT, THREAD, FakeDiscord
+from tests.support.fake_discord import (
+    ALICE,
+    BORIS,
+    BOT,
+    DIRECT,
+    GENERAL,
+    GROUP_DIRECT,
+    THREAD,
+    FakeDiscord,
+    snowflake_at,
+)
 
 CONTENT = bytes(range(256)) * 100
 LIMIT = 1_000_000
@@ -161,6 +172,59 @@ async def test_new_process_catches_up_where_the_old_one_ended() -> None:
     assert [message.text for message in missed] == ["missed", "missed too"]
     assert [message.metadata.chat_type for message in missed] == [ChatType.PRIVATE, ChatType.GROUP]
     assert live.text == "live"
+
+
+async def test_much_that_is_too_old_does_not_hide_what_is_recent() -> None:
+    async with FakeDiscord().serve() as fake:
+        long_ago = datetime.now(UTC) - timedelta(hours=3)
+        for second in range(110):
+            sent_at = long_ago + timedelta(seconds=second)
+            await fake.say("too old", id=snowflake_at(sent_at), timestamp=sent_at.isoformat(), offline=True)
+        for number in range(30):
+            await fake.say(f"missed {number}", offline=True)
+        fresh = Bench(fake)
+        fresh.channel.resume_after({DIRECT: f"{snowflake_at(long_ago - timedelta(hours=1))}::1"})
+        async with fresh.running():
+            missed = [(await fresh.next()).text for _ in range(30)]
+
+    assert missed == [f"missed {number}" for number in range(30)]
+
+
+@pytest.mark.parametrize("status", [429, 503])
+async def test_passing_fault_hides_nothing_that_was_missed(status: int) -> None:
+    async with bench() as (fake, table):
+        await fake.say("seen")
+        await fake.say("seen", channel=GROUP_DIRECT, mentions=[BOT])
+        await table.next(), await table.next()
+        await fake.until(lambda: len(table.channel.last_seen) == 2)
+        await fake.say("missed", offline=True)
+        await fake.say("missed too", channel=GROUP_DIRECT, mentions=[BOT], offline=True)
+        path = f"/channels/{DIRECT}/messages"
+        fake.flood("GET", path, 1) if status == 429 else fake.fail("GET", path, status)
+
+        fresh = Bench(fake)
+        fresh.channel.resume_after(table.channel.last_seen)
+        async with fresh.running():
+            missed = {(await fresh.next()).text for _ in range(2)}
+
+    assert missed == {"missed", "missed too"}
+
+
+async def test_chat_that_may_not_be_read_is_asked_for_once() -> None:
+    async with bench() as (fake, table):
+        await fake.say("seen")
+        await table.next()
+        await fake.until(lambda: len(table.channel.last_seen) == 1)
+        fake.fail("GET", f"/channels/{DIRECT}/messages", 403)
+
+        fresh = Bench(fake)
+        fresh.channel.resume_after(table.channel.last_seen)
+        async with fresh.running():
+            await fake.until(lambda: len(fake.sessions) == 2)
+            await fake.say("live")
+            await fresh.next()
+
+    assert len(fake.made("GET", f"/channels/{DIRECT}/messages")) == 1
 
 
 async def test_group_that_was_announced_once_is_no_private_chat_for_the_next_process() -> None:

@@ -281,6 +281,30 @@ async def test_album_is_one_message_also_if_it_arrives_in_pieces(
     assert message.metadata.addressed_to_bot
 
 
+@pytest.mark.parametrize("chat_id", [-5, 7])
+async def test_album_is_one_message_though_others_speak_while_it_arrives(
+    fake: FakeTelegram, inbox: Inbox, chat_id: int
+) -> None:
+    def picture(number: int) -> dict[str, Any]:
+        photo = [{"file_id": f"f{number}", "file_unique_id": f"u{number}", "file_size": 9, "width": 1, "height": 1}]
+        return fake.said(None, chat_id=-5, media_group_id="g", photo=photo)
+
+    first, other, second = picture(1), fake.said("hello", chat_id=chat_id), picture(2)
+
+    class ArrivingClock(LeapingClock):
+        async def sleep(self, duration: timedelta) -> None:
+            if second not in fake.updates:
+                await fake.push(second)
+            await super().sleep(duration)
+
+    await fake.push(first, other)
+    async with running(TelegramChannel(settings(fake), clock=ArrivingClock()), inbox):
+        await inbox.wait_for(2)
+        await fake.wait(lambda: fake.offsets[-1] == second["update_id"] + 1)
+
+    assert sorted(len(message.attachments) for message in inbox.messages) == [0, 2]
+
+
 async def test_edit_is_handed_on_as_such_also_if_only_metadata_changed(fake: FakeTelegram, inbox: Inbox) -> None:
     said = fake.said("/new")
     edits = [fake.edited(said, "/new"), fake.edited(said, "/new thing")]

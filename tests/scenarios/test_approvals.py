@@ -166,6 +166,18 @@ async def test_another_members_words_and_buttons_release_nothing(tmp_path: Path)
     assert runs(tmp_path) == 1
 
 
+async def test_question_in_a_group_says_who_may_answer_and_how_to_be_heard(tmp_path: Path) -> None:
+    llm = ScriptedLLM([calls(shell()), calls(shell())])
+    async with Bot(tmp_path, llm) as bot:
+        await bot.say_in_group("please", user="5")
+        in_group = await bot.post("Approval needed")
+        await bot.say("please")
+        in_private = await bot.post("Approval needed", count=2)
+
+    assert "Only the person who asked for this can answer. Reply to this message with **yes**" in in_group.text
+    assert "Only the person" not in in_private.text
+
+
 async def test_two_quick_answers_run_it_once(tmp_path: Path) -> None:
     async with Bot(tmp_path, asking(say("done"), say("chat"))) as bot:
         await bot.say("please")

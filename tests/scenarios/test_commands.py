@@ -25,6 +25,14 @@ async def test_why_shows_the_last_turns_steps_approvals_and_cost(tmp_path: Path)
     assert "scripted:scripted-1: 2 calls" in post.text
 
 
+async def test_status_tells_the_operator_what_a_connected_channel_does_not_get(tmp_path: Path) -> None:
+    async with Bot(tmp_path, ScriptedLLM()) as bot:
+        bot.telegram.advice = "getMe reports privacy mode"
+        await bot.say("/status")
+
+        assert "telegram: connected (getMe reports privacy mode)" in (await bot.post("up since")).text
+
+
 async def test_usage_is_told_to_the_operator_in_private_only(tmp_path: Path) -> None:
     async with Bot(tmp_path, ScriptedLLM([say("one")])) as bot:
         await bot.say("hello")
@@ -35,7 +43,7 @@ async def test_usage_is_told_to_the_operator_in_private_only(tmp_path: Path) -> 
         await bot.post("told to the operator, in private", count=2)
         await bot.say("/usage 7")
 
-        assert "1 calls" in (await bot.post("Spent in the last 7 days")).text
+        assert "1 call," in (await bot.post("Spent in the last 7 days")).text
 
 
 async def test_correction_reaches_the_next_turn(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from agent.conversation import replies
 from agent.llm.errors import AuthenticationFailed, TransientError
 from agent.llm.messages import AssistantTurn, ToolResult, UserText
 from channels.base import Uncertain
@@ -324,3 +325,43 @@ async def test_unknown_chat_type_counts_as_shared(tmp_path: Path) -> None:
         await bot.post("one")
 
     assert "group chat" in llm.requests[0].system
+
+
+async def test_words_beside_a_call_are_the_answer_if_the_model_ends_with_none(tmp_path: Path) -> None:
+    llm = ScriptedLLM([call("echo", text="The answer is 42.", message="noted"), say("")])
+    async with Bot(tmp_path, llm) as bot:
+        await bot.say("what is it?")
+
+        assert (await bot.post()).text == "The answer is 42."
+
+
+async def test_announcement_of_a_call_is_no_answer(tmp_path: Path) -> None:
+    llm = ScriptedLLM([call("echo", text="Let me look up the number.", message="noted"), say("")])
+    async with Bot(tmp_path, llm) as bot:
+        await bot.say("what is it?")
+
+        assert (await bot.post()).text == replies.EMPTY_ANSWER
+
+
+async def test_turn_that_cannot_be_stored_fails_once_and_the_next_is_answered(tmp_path: Path) -> None:
+    llm = ScriptedLLM([call("echo", message="half a character: \ud83d"), say("never stored"), say("two")])
+    async with Bot(tmp_path, llm) as bot:
+        await bot.say("first")
+        await bot.post(replies.SOMETHING_BROKE)
+        await bot.say("second")
+        await bot.post("two")
+        await bot.rest()
+
+    assert bot.texts == [replies.SOMETHING_BROKE, "two"]
+
+
+async def test_what_the_operator_spends_is_told_to_the_operator_in_private_only(tmp_path: Path) -> None:
+    async with Bot(tmp_path, ScriptedLLM(), variables={"MAX_COST_PER_DAY_CENTS": "0"}) as bot:
+        await bot.say("hello")
+        await bot.post("The budget of $0.00")
+        await bot.say_in_group("hello")
+        await bot.post(replies.BUDGET_USED_UP)
+        await bot.say("hello", user="2")
+        await bot.post(replies.BUDGET_USED_UP, count=2)
+
+    assert sum("$" in text for text in bot.texts) == 1

@@ -264,3 +264,13 @@ async def test_command_of_another_person_checks_their_own_list(tmp_path: Path) -
     told = bot.llm.requests[0]
     assert "plants" in told.messages[-1].text
     assert "rent" not in told.system + told.messages[-1].text
+
+
+async def test_command_of_another_person_does_not_tell_what_the_operator_spends(tmp_path: Path) -> None:
+    checklist(tmp_path, "- [ ] water the plants", "users", "telegram", "7")
+    async with Bot(tmp_path, ScriptedLLM(), variables={"MAX_COST_PER_DAY_CENTS": "0"}) as bot:
+        await bot.say("/heartbeat", user="7")
+        reply = await bot.post("Nothing was checked")
+
+    assert "used up" in reply.text
+    assert "$" not in reply.text

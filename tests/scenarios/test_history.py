@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from agent.conversation.compaction import MARK
-from agent.llm.base import CompletionRequest
+from agent.llm.base import Completion, CompletionRequest, Usage
 from agent.llm.errors import ContextTooLong, TransientError
 from agent.llm.messages import AssistantTurn, ToolResult, UserText
+from agent.llm.tokens import TokenEstimator
 from channels.message import ChatType
 from tests.support.bot import Bot
 from tests.support.scripted_llm import Held, ScriptedLLM, ScriptStep, call, say
@@ -261,6 +262,23 @@ async def test_full_context_is_shortened_before_the_turn_and_the_past_is_kept(tm
     assert chats[-1].messages[0].text.startswith(MARK)
 
 
+@pytest.mark.parametrize("prompt_tokens", [16_200, 17_500], ids=["would be moved", "would be summarized"])
+async def test_prompt_that_fills_the_context_by_itself_costs_no_summaries(tmp_path: Path, prompt_tokens: int) -> None:
+    """What is too big is not the history: shortening it would cost a call each turn and win nothing."""
+
+    def answer(request: CompletionRequest) -> Completion:
+        return say("ok", usage=Usage(prompt_tokens + TokenEstimator().estimate(request.messages), 5))
+
+    llm = ScriptedLLM(default=answer)
+    async with Bot(tmp_path, llm, variables={"AGENT_CONTEXT_LIMIT_TOKENS": "20000"}) as bot:
+        for number in range(12):
+            await bot.say(f"fact{number}")
+            await bot.rest()
+
+    assert len(llm.requests) == 12
+    assert not told(llm.requests[-1]).startswith(MARK)
+
+
 async def test_compacted_history_survives_a_restart(tmp_path: Path) -> None:
     async with Bot(tmp_path, ScriptedLLM()) as bot:
         await fill(bot, 7)
@@ -296,6 +314,16 @@ async def test_second_context_error_is_told_and_does_not_loop(tmp_path: Path) ->
         await bot.post("longer than the model can take")
 
     assert len(bot.llm.requests) == 3
+
+
+async def test_what_does_not_fit_without_a_history_is_not_blamed_on_the_conversation(tmp_path: Path) -> None:
+    async with Bot(tmp_path, ScriptedLLM([ContextTooLong("too long")])) as bot:
+        await bot.say("first")
+        reply = await bot.post("longer than the model can take")
+
+    assert "MEMORY.md" in reply.text
+    assert "/new" not in reply.text
+    assert len(bot.llm.requests) == 1
 
 
 # -- what one model is told of the prefix -----------------------------------------------------------------------------
@@ -366,3 +394,17 @@ async def test_group_and_private_history_stay_apart(tmp_path: Path) -> None:
         await bot.post("elsewhere")
 
     assert all("plum" not in told(request) for request in bot.llm.requests[1:])
+
+
+async def test_secret_that_the_model_wrote_is_stored_nowhere_and_not_told_again(tmp_path: Path) -> None:
+    key = "ghp_" + "a1B2c3D4e5" * 4
+    llm = ScriptedLLM([call("echo", text=f"I use {key}.", message=key), say(f"It is {key}."), say("fine")])
+    async with Bot(tmp_path, llm) as bot:
+        await bot.say("which key?")
+        await bot.post("It is [REDACTED].")
+        await bot.say("thanks")
+        await bot.post("fine")
+        await bot.rest()
+
+    assert key not in repr(llm.requests[-1].messages)
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file() and key.encode() in path.read_bytes()] == []

@@ -126,7 +126,7 @@ class FakeDiscord:
         self._holds: list[tuple[str, asyncio.Event]] = []
         self._nonces: dict[tuple[str, str], str] = {}
         self._interactions: dict[str, Json] = {}
-        self._numbers = 900000000000000000
+        self._numbers = int(snowflake_at(datetime.now(UTC)))
         self._changed = asyncio.Condition()
 
     # what tests do
@@ -603,6 +603,11 @@ class FakeDiscord:
         finally:
             await self.drop(1001)
             await runner.cleanup()
+
+
+def snowflake_at(moment: datetime) -> str:
+    """The first id that Discord could give at a moment: milliseconds since 2015 above 22 other bits."""
+    return str(int((moment - datetime(2015, 1, 1, tzinfo=UTC)).total_seconds() * 1000) << 22)
 
 
 class _Refusal(Exception):

@@ -33,7 +33,8 @@ class Posted:
 class MemoryChannel:
     """`Channel` without a platform. `faults` are raised by the next sends, in order; sends wait while `gate` is shut.
 
-    `past` is what threads held before any message; `files` are the contents by `Attachment.source`.
+    `past` is what threads held before any message; `files` are the contents by `Attachment.source`; `advice` is what an
+    operator should know though the connection stands.
     """
 
     name: ClassVar[str] = "memory"
@@ -45,6 +46,7 @@ class MemoryChannel:
         self.drafts: list[Draft] = []
         self.past: tuple[EarlierMessage, ...] = ()
         self.files: dict[str, bytes] = {}
+        self.advice = ""
         self.faults: deque[ChannelError] = deque()
         self.uncertain = uncertain
         self.no_private_chat: ChannelError | None = None
@@ -58,7 +60,7 @@ class MemoryChannel:
 
     @property
     def health(self) -> ChannelHealth:
-        return ChannelHealth(ChannelState.CONNECTED)
+        return ChannelHealth(ChannelState.CONNECTED, self.advice)
 
     async def run(self, accept: Accept) -> None:
         self.accept = accept

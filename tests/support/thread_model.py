@@ -205,7 +205,6 @@ class World:
         self.effects: list[str] = []
         self.requests: list[tuple[int, tuple[Seen, ...]]] = []
         self.questions: list[Question] = []
-        self.stored: set[str] = set()
 
     def say(self, thread: ThreadModel, text: str) -> None:
         thread.waiting.append(text)
@@ -233,16 +232,16 @@ class World:
         match command.partition(" ")[0]:
             case "/undo" if thread.undo:
                 thread.redo.append(thread.present)
-                thread.present = thread.undo.pop()
+                thread.present, thread.state = thread.undo.pop(), "idle"
             case "/redo" if thread.redo:
                 thread.undo.append(thread.present)
-                thread.present = thread.redo.pop()
+                thread.present, thread.state = thread.redo.pop(), "idle"
             case "/resume" if (at := int(command.split()[1])) < len(thread.undo):
-                thread.present = thread.undo[at]
+                thread.present, thread.state = thread.undo[at], "idle"
                 del thread.undo[at:]
                 thread.redo.clear()
             case "/clear":
-                thread.present = ()
+                thread.present, thread.state = (), "idle"
                 thread.undo.clear()
                 thread.redo.clear()
             case "/compact" if self.llm.summary == say("SUMMARY"):

@@ -17,7 +17,7 @@ from agent.llm.base import Completion, CompletionRequest, FinishReason, ToolDefi
 from agent.llm.errors import TransientError
 from agent.llm.messages import AssistantTurn, ChatMessage, ToolResult, UserText
 from agent.llm.wire.calls import PartialCall, finished_calls, wire_arguments, wire_id, wire_name
-from agent.llm.wire.fragments import Memo, encode_json, exact_decimal
+from agent.llm.wire.fragments import Memo, encode_json, exact_decimal, whole_text
 
 NO_OUTPUT = "(no output)"
 _MARK = b',"cache_control":{"type":"ephemeral"}}'
@@ -265,7 +265,7 @@ class AnswerCollector:
         finish = _FINISH.get(self._stop, FinishReason.STOP)
         if finish in (FinishReason.STOP, FinishReason.TOOL_CALLS):
             finish = FinishReason.TOOL_CALLS if calls else FinishReason.STOP
-        return Completion("".join(self._text), finish, calls, self._usage(), self._model or model)
+        return Completion(whole_text("".join(self._text)), finish, calls, self._usage(), self._model or model)
 
     def _take_delta(self, event: dict[str, Any]) -> str:
         delta = event.get("delta")
@@ -282,7 +282,7 @@ class AnswerCollector:
         if not isinstance(text, str) or not text:
             return ""
         self._text.append(text)
-        return text
+        return whole_text(text)
 
     def _take_end(self, facts: Any, usage: Any) -> None:
         if isinstance(facts, dict) and (reason := facts.get("stop_reason")):

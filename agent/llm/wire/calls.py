@@ -11,12 +11,15 @@ from typing import NoReturn
 from uuid import uuid4
 
 from agent.llm.messages import AssistantTurn, ChatMessage
+from agent.llm.wire.fragments import whole_text
 from agent.model.tool_call import JsonValue, ToolCall
 
 # OpenAI and Anthropic: letters, digits, _ and -, at most 64.
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 # OpenAI: at most 40 characters; Anthropic: letters, digits, _ and -.
 _ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
+# Mistral.
+_SHORT_ID = re.compile(r"[A-Za-z0-9]{9}")
 
 
 @dataclass(slots=True)
@@ -30,7 +33,7 @@ class PartialCall:
 
 def finished_calls(parts: Iterable[PartialCall], history: Sequence[ChatMessage]) -> tuple[ToolCall, ...]:
     """The calls of one answer. An id that is empty, or was used before in this conversation, is replaced."""
-    calls = [parse_call(part.id, part.name, part.arguments) for part in parts]
+    calls = [parse_call(whole_text(part.id), whole_text(part.name), whole_text(part.arguments)) for part in parts]
     if not calls:
         return ()
     used = {call.id for message in history if isinstance(message, AssistantTurn) for call in message.calls}
@@ -52,6 +55,8 @@ def parse_call(call_id: str, name: str, raw: str) -> ToolCall:
         return ToolCall(call_id, name, malformed=raw)
     if not isinstance(arguments, dict):
         return ToolCall(call_id, name, malformed=raw)
+    if "\\ud" in raw.lower():  # an escaped surrogate, perhaps without its other half
+        arguments = json.loads(whole_text(json.dumps(arguments, ensure_ascii=False)))
     return ToolCall(call_id, name, arguments)
 
 
@@ -66,13 +71,22 @@ def wire_name(name: str) -> str:
 
 
 def wire_id(call_id: str) -> str:
-    """A call's id in a form all providers take. A call and its result are mapped alike, today and tomorrow."""
-    return call_id if _ID.fullmatch(call_id) else hashlib.sha256(call_id.encode("utf-8", "replace")).hexdigest()[:9]
+    """A call's id in a form nearly all providers take. A call and its result are mapped alike, today and tomorrow."""
+    return call_id if _ID.fullmatch(call_id) else _digest(call_id)
+
+
+def short_id(call_id: str) -> str:
+    """The same for the strictest provider: nine letters and digits."""
+    return call_id if _SHORT_ID.fullmatch(call_id) else _digest(call_id)
 
 
 def new_call_id() -> str:
     """An id for a call that came without one: nine letters and digits, the strictest form among providers."""
     return uuid4().hex[:9]
+
+
+def _digest(call_id: str) -> str:
+    return hashlib.sha256(call_id.encode("utf-8", "replace")).hexdigest()[:9]
 
 
 def _refuse_constant(name: str) -> NoReturn:

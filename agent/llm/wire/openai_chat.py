@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, assert_never
 
 from agent.llm.base import Completion, CompletionRequest, FinishReason, ToolDefinition, Usage
 from agent.llm.errors import TransientError
 from agent.llm.messages import AssistantTurn, ChatMessage, ToolResult, UserText
-from agent.llm.wire.calls import PartialCall, finished_calls, wire_arguments, wire_id, wire_name
-from agent.llm.wire.fragments import Memo, encode_json, exact_decimal
+from agent.llm.wire.calls import PartialCall, finished_calls, short_id, wire_arguments, wire_id, wire_name
+from agent.llm.wire.fragments import Memo, encode_json, exact_decimal, whole_text
 
 NO_OUTPUT = "(no output)"  # providers refuse an empty tool result
 
@@ -33,6 +34,7 @@ class Dialect:
     temperature: bool = True
     stream_usage: bool = True
     reasoning_off: bool = False
+    short_ids: bool = False
 
     def learn(self, param: str, message: str) -> Dialect | None:
         """The dialect to try after a 400 that complains of `param`, or None if it is not about these parameters."""
@@ -48,6 +50,9 @@ class Dialect:
             return replace(self, temperature=False)
         if "stream_options" in complaint and self.stream_usage:
             return replace(self, stream_usage=False)
+        if "tool call id" in complaint.lower() and not self.short_ids:
+            # Mistral: "Tool call id was ... but must be a-z, A-Z, 0-9, with a length of 9."
+            return replace(self, short_ids=True)
         return None
 
 
@@ -67,11 +72,13 @@ class RequestEncoder:
 
     def __init__(self, memory_bytes: int = 16 * 1024 * 1024) -> None:
         self._message = Memo(_encode_message, len, memory_bytes)
+        self._message_with_short_ids = Memo(partial(_encode_message, id_of=short_id), len, memory_bytes)
         self._tool = Memo(_encode_tool, len, 1024 * 1024)
 
     def encode(self, request: CompletionRequest, model: str, dialect: Dialect, *, stream: bool) -> bytes:
         """The body of one call."""
-        parts = [self._message(message) for message in request.messages]
+        encode = self._message_with_short_ids if dialect.short_ids else self._message
+        parts = [encode(message) for message in request.messages]
         if request.system:
             parts.insert(0, encode_json({"role": "system", "content": request.system}))
         body = [b'{"model":', encode_json(model), b',"messages":[', b",".join(parts), b"]"]
@@ -94,7 +101,7 @@ def _parameters(request: CompletionRequest, dialect: Dialect, *, stream: bool) -
     return parameters
 
 
-def _encode_message(message: ChatMessage) -> bytes:
+def _encode_message(message: ChatMessage, *, id_of: Callable[[str], str] = wire_id) -> bytes:
     match message:
         case UserText(text=text):
             return encode_json({"role": "user", "content": text})
@@ -103,7 +110,7 @@ def _encode_message(message: ChatMessage) -> bytes:
         case AssistantTurn(text=text, calls=calls):
             functions = [
                 {
-                    "id": wire_id(call.id),
+                    "id": id_of(call.id),
                     "type": "function",
                     "function": {"name": wire_name(call.name), "arguments": encode_json(wire_arguments(call)).decode()},
                 }
@@ -111,7 +118,7 @@ def _encode_message(message: ChatMessage) -> bytes:
             ]
             return encode_json({"role": "assistant", "content": text or None, "tool_calls": functions})
         case ToolResult(call_id=call_id, text=text):
-            return encode_json({"role": "tool", "tool_call_id": wire_id(call_id), "content": text or NO_OUTPUT})
+            return encode_json({"role": "tool", "tool_call_id": id_of(call_id), "content": text or NO_OUTPUT})
         case unreachable:
             assert_never(unreachable)
 
@@ -173,7 +180,7 @@ class AnswerCollector:
             if calls := delta.get("tool_calls"):
                 self._take_calls(calls)
         self.take_facts(payload, choice)
-        return text
+        return whole_text(text)
 
     def take_message(self, message: Any) -> None:
         """Add a whole message."""
@@ -200,7 +207,7 @@ class AnswerCollector:
         finish = _FINISH.get(self._finish, FinishReason.STOP)
         if finish in (FinishReason.STOP, FinishReason.TOOL_CALLS):
             finish = FinishReason.TOOL_CALLS if calls else FinishReason.STOP
-        return Completion("".join(self._text), finish, calls, self._usage, self._model or model)
+        return Completion(whole_text("".join(self._text)), finish, calls, self._usage, self._model or model)
 
     def _take_calls(self, pieces: Any) -> None:
         for piece in pieces if isinstance(pieces, list) else ():

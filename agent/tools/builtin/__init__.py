@@ -8,20 +8,22 @@ from agent.clock import Clock
 from agent.tools.builtin.echo import Echo
 from agent.tools.builtin.files import ApplyPatch, ListDir, ReadFile, WriteFile
 from agent.tools.builtin.json import JsonTool, Stash
-from agent.tools.builtin.memory import MemoryRead, MemorySearch, MemoryTree, MemoryWrite, Search
+from agent.tools.builtin.memory import IsSecret, MemoryRead, MemorySearch, MemoryTree, MemoryWrite, Search
 from agent.tools.builtin.time import TimeTool
 from agent.tools.registry import AnyTool
 from agent.workspace.workspace import Workspace
 
 
-def basic_tools(workspace: Workspace, search: Search, stash: Stash, clock: Clock) -> tuple[AnyTool, ...]:
+def basic_tools(
+    workspace: Workspace, search: Search, stash: Stash, clock: Clock, is_secret: IsSecret
+) -> tuple[AnyTool, ...]:
     """The tools that everybody is offered: echo, time, json and memory."""
     return (
         Echo(),
         TimeTool(clock),
         JsonTool(stash),
         MemorySearch(workspace, search),
-        MemoryWrite(workspace),
+        MemoryWrite(workspace, is_secret),
         MemoryRead(workspace),
         MemoryTree(workspace),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from contextlib import suppress
 from typing import ClassVar, Protocol
 
@@ -18,6 +19,14 @@ from agent.workspace.errors import DocumentMissing, PathRefused, WorkspaceError
 from agent.workspace.paths import normalize
 from agent.workspace.scope import GroupScope
 from agent.workspace.workspace import Workspace
+
+IsSecret = Callable[[str], bool]
+"""Whether a text holds a key, token or password."""
+
+_SECRET = (
+    "the content holds what looks like a key, token or password; nothing was saved. Save it without that part: "
+    "credentials are asked for with tool_auth and kept encrypted."
+)
 
 
 class Search(Protocol):
@@ -86,8 +95,9 @@ class MemoryWrite:
         rate=RateLimit(per_minute=20, per_hour=200),
     )
 
-    def __init__(self, workspace: Workspace) -> None:
+    def __init__(self, workspace: Workspace, is_secret: IsSecret) -> None:
         self._workspace = workspace
+        self._is_secret = is_secret
 
     def scope(self, arguments: MemoryWriteArguments) -> PathScope:
         return PathScope.of("")
@@ -98,6 +108,8 @@ class MemoryWrite:
                 return await self._clear_bootstrap(context)
             if not arguments.content.strip():
                 return _error("'content' is empty; nothing was written.")
+            if self._is_secret(arguments.content):
+                return _error(_SECRET)
             if (reason := _screened(arguments.content)) is not None:
                 return _error(reason)
             return ToolOutput(f"Saved to {await self._write(arguments, context)}.")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.llm.base import Completion, CompletionRequest, FinishReason, Usage
+from agent.llm.base import Completion, CompletionRequest, FinishReason, OnText, Usage
 from agent.llm.errors import BudgetExceeded, TransientError
 from agent.llm.messages import AssistantTurn, ToolResult, UserText
 from agent.llm.metered import MeteredProvider
@@ -81,6 +81,24 @@ async def test_cancelled_call_is_charged_by_estimate() -> None:
 
     assert task.cancelled()
     assert book.entries[0][2].input_tokens == 130 + MESSAGE_OVERHEAD
+
+
+class BreaksOff(ScriptedLLM):
+    """A model whose connection breaks after it has said some words."""
+
+    async def complete(self, request: CompletionRequest, on_text: OnText | None = None) -> Completion:
+        await super().complete(request, on_text)
+        raise TransientError("the stream broke off")
+
+
+async def test_call_that_broke_off_after_some_words_is_charged_by_estimate() -> None:
+    book = Book()
+    provider = MeteredProvider(BreaksOff([say("word " * 100)]), book)
+
+    with pytest.raises(TransientError):
+        await provider.complete(ASK, lambda _: None)
+
+    assert [usage.output_tokens for _, _, usage, _ in book.entries] == [130]
 
 
 async def test_pieces_pass_through() -> None:

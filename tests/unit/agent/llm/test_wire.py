@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.llm.base import CompletionRequest, ToolDefinition
+from agent.llm.base import Completion, CompletionRequest, ToolDefinition
 from agent.llm.errors import TransientError
 from agent.llm.messages import AssistantTurn, ChatMessage, ToolResult, UserText
 from agent.llm.wire import anthropic_messages, openai_chat
 from agent.llm.wire.calls import PartialCall, finished_calls, parse_call, wire_id, wire_name
-from agent.llm.wire.fragments import Memo
+from agent.llm.wire.fragments import Memo, whole_text
 from agent.llm.wire.models import model_ids
 from agent.llm.wire.sse import EventReader
 from agent.model.tool_call import ToolCall
@@ -193,6 +193,54 @@ def test_half_a_surrogate_pair_does_not_break_a_request() -> None:
     assert openai_body(CompletionRequest("", (UserText("a\ud83d"),)))["messages"][0]["content"] == "a?"
 
 
+def openai_answer(*chunks: dict[str, Any]) -> tuple[list[str], Completion]:
+    collector = openai_chat.AnswerCollector()
+    end: dict[str, Any] = {"choices": [{"delta": {}, "finish_reason": "stop"}]}
+    shown = [collector.take_chunk({"choices": [{"delta": chunk}]}) for chunk in chunks]
+    collector.take_chunk(end)
+    return shown, collector.completion((), "m")
+
+
+def anthropic_answer(*deltas: dict[str, Any]) -> tuple[list[str], Completion]:
+    collector = anthropic_messages.AnswerCollector()
+    events = [{"type": "content_block_delta", "index": 0, "delta": delta} for delta in deltas]
+    shown = [collector.take(json.dumps(event).encode()) for event in events]
+    collector.take(json.dumps({"type": "message_delta", "delta": {"stop_reason": "end_turn"}}).encode())
+    return shown, collector.completion((), "m")
+
+
+def test_character_cut_by_the_stream_into_two_halves_is_whole_again() -> None:
+    _, openai = openai_answer({"content": "hi \ud83d"}, {"content": "\ude00!"})
+    _, anthropic = anthropic_answer(
+        {"type": "text_delta", "text": "hi \ud83d"}, {"type": "text_delta", "text": "\ude00!"}
+    )
+
+    assert openai.text == anthropic.text == "hi \U0001f600!"
+
+
+def test_half_a_character_of_a_model_is_replaced_in_the_answer_and_while_it_is_shown() -> None:
+    openai_shown, openai = openai_answer({"content": "hi \ud83d there"})
+    anthropic_shown, anthropic = anthropic_answer({"type": "text_delta", "text": "hi \ud83d there"})
+
+    assert openai.text == anthropic.text == "hi \ufffd there"
+    assert openai_shown == anthropic_shown == ["hi \ufffd there"]
+
+
+@pytest.mark.parametrize("raw", ['{"q": ["a\\uD83D b", {"\\udc00": 1}]}', '{"q": ["a\ud83d b", {"\udc00": 1}]}'])
+def test_half_a_character_in_arguments_is_replaced(raw: str) -> None:
+    (call,) = finished_calls([PartialCall("c\ud83d", "lo\ud83dok", raw)], ())
+
+    assert call == ToolCall("c\ufffd", "lo\ufffdok", {"q": ["a\ufffd b", {"\ufffd": 1}]})
+
+
+@given(st.text(st.characters()))
+def test_whole_text_can_be_encoded_and_leaves_whole_characters_alone(text: str) -> None:
+    found = whole_text(text)
+
+    assert found.encode().decode() == whole_text(found)
+    assert found == text or any("\ud800" <= character <= "\udfff" for character in text)
+
+
 def test_temperature_is_an_exact_decimal() -> None:
     raw = openai_chat.RequestEncoder().encode(
         CompletionRequest("", (UserText("x"),), temperature=0.699999988079071), "m", openai_chat.Dialect(), stream=False
@@ -231,6 +279,23 @@ def test_dialect_turns_reasoning_off_for_calls_with_tools_only() -> None:
     assert openai_body(CompletionRequest("", (UserText("x"),), (TOOL,)), learned)["reasoning_effort"] == "none"
     assert "reasoning_effort" not in openai_body(CompletionRequest("", (UserText("x"),)), learned)
     assert learned.learn("reasoning_effort", "does not support 'none'") is None
+
+
+def test_ids_of_another_provider_are_shortened_once_a_server_refuses_them() -> None:
+    refusal = "Tool call id was call_a-long-one but must be a-z, A-Z, 0-9, with a length of 9."
+    dialect = openai_chat.Dialect().learn("", refusal)
+    turn = AssistantTurn("", (ToolCall("call_a-long-one", "look"), ToolCall("abcDEF123", "look")))
+    results = (ToolResult("call_a-long-one", "look", "1"), ToolResult("abcDEF123", "look", "2"))
+
+    messages = openai_body(CompletionRequest("", (turn, *results)), dialect)["messages"]
+
+    asked = [call["id"] for call in messages[0]["tool_calls"]]
+    assert asked == [message["tool_call_id"] for message in messages[1:]]
+    assert len(asked[0]) == 9
+    assert asked[0].isalnum()
+    assert asked[1] == "abcDEF123"
+    assert dialect is not None
+    assert dialect.learn("", refusal) is None
 
 
 def test_dialect_learns_nothing_from_other_refusals() -> None:

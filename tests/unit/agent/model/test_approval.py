@@ -84,6 +84,17 @@ def test_a_settled_question_stays_as_it_is(state: ApprovalState) -> None:
     assert isinstance(decide(replace(PENDING, state=state), YES, NOON), NotDecided)
 
 
+@pytest.mark.parametrize(
+    ("state", "reason"),
+    [
+        (ApprovalState.EXPIRED, "That question has expired; nothing was run."),
+        (ApprovalState.CANCELLED, "That question was cancelled; nothing was run."),
+    ],
+)
+def test_a_question_that_nobody_answered_is_not_called_answered(state: ApprovalState, reason: str) -> None:
+    assert decide(replace(PENDING, state=state), YES, NOON) == NotDecided(reason)
+
+
 def test_an_answer_counts_until_the_question_expires_and_no_longer() -> None:
     assert isinstance(decide(PENDING, YES, PENDING.expires_at - timedelta(microseconds=1)), Decided)
     assert isinstance(decide(PENDING, YES, PENDING.expires_at), NotDecided)

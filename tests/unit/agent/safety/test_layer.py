@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent.model.tool_call import JsonValue
 from agent.safety.layer import InputAccepted, InputRefused, SafetyLayer
 from agent.safety.leak_detector import REDACTED
 from agent.safety.sanitizer import sanitize
@@ -206,3 +208,14 @@ def test_secrets_in_an_answer_are_masked_and_the_rest_kept() -> None:
     assert layer.hide_secrets(f"It is {OWN}, and {SECRETS['github_token']}.") == f"It is {REDACTED}, and {REDACTED}."
     assert layer.contains_secret(f"bot{SECRETS['telegram_bot_token']}/getMe")
     assert not layer.contains_secret("nothing here")
+
+
+def test_arguments_nested_without_end_are_masked_whole_where_no_tool_reads_them() -> None:
+    nested: JsonValue = SECRETS["github_token"]
+    for _ in range(900):
+        nested = [nested]
+
+    redacted = SafetyLayer().redact_arguments(frozenset(), {"a": nested, "b": ["plain"]})
+
+    assert SECRETS["github_token"] not in json.dumps(redacted)
+    assert redacted["b"] == ["plain"]

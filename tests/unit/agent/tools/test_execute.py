@@ -170,6 +170,16 @@ async def test_a_fault_of_a_tool_is_an_error_without_the_faults_text() -> None:
     assert "/home" not in output.text
 
 
+async def test_half_a_character_in_an_output_is_replaced_before_it_is_kept() -> None:
+    archive = ListArchive()
+    executor = make_executor(Probe("half a character: \ud83d" + "x" * 200), archive=archive)
+
+    output = await executor.run(prepared(executor, call()), make_context(ANN))
+
+    assert output.text.startswith("half a character: \ufffdx")
+    assert archive.kept == [output.text]
+
+
 async def test_a_tool_that_hangs_is_stopped_and_the_limit_is_named() -> None:
     executor = make_executor(Probe(hangs=True))
 

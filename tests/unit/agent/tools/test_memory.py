@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from agent.model.tool_call import ToolOutput
+from agent.safety.layer import SafetyLayer
 from agent.store.search import SEARCH_DDL, SearchIndex
 from agent.tools.builtin.memory import (
     MemoryRead,
@@ -23,6 +24,7 @@ from tests.support.fake_clock import FakeClock
 from tests.support.memory_store import MemoryStore
 from tests.support.tool_context import make_context
 
+SECRET = "our-own-configured-token"
 ME = OperatorScope()
 ANN = PersonScope("telegram", "5")
 GROUP = GroupScope("telegram", "-9", "5")
@@ -38,7 +40,8 @@ class Memory:
 
     async def write(self, scope: Scope = ME, zone: str = "UTC", **arguments: object) -> ToolOutput:
         asked = MemoryWriteArguments.model_validate(arguments)
-        return await MemoryWrite(self.workspace).run(asked, make_context(scope, zone=zone))
+        tool = MemoryWrite(self.workspace, SafetyLayer((SECRET,)).contains_secret)
+        return await tool.run(asked, make_context(scope, zone=zone))
 
     async def read(self, path: str, scope: Scope = ME) -> ToolOutput:
         return await MemoryRead(self.workspace).run(MemoryReadArguments(path=path), make_context(scope))
@@ -55,6 +58,15 @@ class Memory:
 @pytest.fixture
 def memory(tmp_path: Path) -> Memory:
     return Memory(tmp_path)
+
+
+@pytest.mark.parametrize("secret", [SECRET, "ghp_" + "a1B2c3D4e5" * 4])
+async def test_a_secret_is_not_remembered(memory: Memory, secret: str) -> None:
+    output = await memory.write(content=f"the key is {secret}", target="memory")
+
+    assert output.is_error
+    assert "nothing was saved" in output.text
+    assert (await memory.read("MEMORY.md")).is_error
 
 
 async def test_a_fact_is_saved_found_and_read_again(memory: Memory) -> None:

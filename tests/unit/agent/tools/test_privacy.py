@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.model.tool_call import ToolCall
+from agent.safety.layer import SafetyLayer
 from agent.store.search import SEARCH_DDL, SearchIndex
 from agent.tools.base import ToolContext
 from agent.tools.builtin import basic_tools, file_tools
@@ -80,7 +81,9 @@ def planted() -> Iterator[tuple[Path, ToolExecutor]]:
         clock = FakeClock()
         workspace = FolderWorkspace(root, clock)
         search = SearchIndex(MemoryStore(SEARCH_DDL))
-        registry = ToolRegistry((*basic_tools(workspace, search, no_stash, clock), *file_tools(root)))
+        registry = ToolRegistry(
+            (*basic_tools(workspace, search, no_stash, clock, SafetyLayer().contains_secret), *file_tools(root))
+        )
         yield root, ToolExecutor(registry, PlainSafety(), RateWindows(clock), None, LocalToolsFor.EVERYONE, 100_000)
 
 

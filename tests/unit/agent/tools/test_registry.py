@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from agent.safety.layer import SafetyLayer
 from agent.store.search import SEARCH_DDL, SearchIndex
 from agent.tools.base import Approval, Effect, ToolContext, ToolSpec
 from agent.tools.builtin import basic_tools, file_tools
@@ -27,7 +28,9 @@ def registry(tmp_path: Path) -> ToolRegistry:
     clock = FakeClock()
     workspace = FolderWorkspace(tmp_path, clock)
     search = SearchIndex(MemoryStore(SEARCH_DDL))
-    return ToolRegistry((*basic_tools(workspace, search, no_stash, clock), *file_tools(tmp_path)))
+    return ToolRegistry(
+        (*basic_tools(workspace, search, no_stash, clock, SafetyLayer().contains_secret), *file_tools(tmp_path))
+    )
 
 
 def test_local_tools_are_offered_to_the_operator_alone_unless_everybody_may(registry: ToolRegistry) -> None:
