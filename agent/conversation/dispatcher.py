@@ -142,7 +142,7 @@ class ChatDelegate:
         ready: list[_Ready] = []
         question: NeedApproval | None = None
         for call in context.open_calls:
-            match self._preflight(call):
+            match await self._preflight(call):
                 case ToolResult() as result:
                     results[call.id] = result
                 case _Ready() as slot:
@@ -167,24 +167,24 @@ class ChatDelegate:
         self.latest = context
 
     # -- before a call ------------------------------------------------------------------------------------------
-    def _preflight(self, call: ToolCall) -> ToolResult | _Ready | NeedApproval:
+    async def _preflight(self, call: ToolCall) -> ToolResult | _Ready | NeedApproval:
         prepared = self._executor.prepare(call, self._tool_context)
         if isinstance(prepared, Refusal):
             return self._executor.present(call, prepared.output)
         decision = self._envelope.decisions.get(call.id)
         if call.id in self._envelope.journal.begun and prepared.spec.effect is not Effect.READ:
             return self._executor.present(call, ToolOutput(_UNKNOWN_OUTCOME, is_error=True))
-        if decision is not ApprovalState.APPROVED and self._must_ask(prepared):
+        if decision is not ApprovalState.APPROVED and await self._must_ask(prepared):
             may_be_always = prepared.approval is not Approval.ALWAYS
             return NeedApproval(call, prepared.spec.description, prepared.display, may_be_always)
         return _Ready(call, prepared)
 
-    def _must_ask(self, prepared: Prepared) -> bool:
+    async def _must_ask(self, prepared: Prepared) -> bool:
         match prepared.approval:
             case Approval.NEVER:
                 return False
             case Approval.UNLESS_ALWAYS:
-                return not self._rules.auto_approve and prepared.spec.name not in self._envelope.consented
+                return not (self._rules.auto_approve or await self._journal.allows(prepared.spec.name))
             case Approval.ALWAYS:
                 return True
 

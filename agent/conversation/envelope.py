@@ -18,7 +18,7 @@ from channels.message import ChatType, IncomingMessage
 class Envelope:
     """A claimed turn. `messages` are the person's own, oldest first; several quick ones make one turn.
 
-    `decisions` are the answers to this turn's questions, by call id; `consented` the tools allowed for good here.
+    `decisions` are the answers to this turn's questions, by call id.
     """
 
     thread: Thread
@@ -26,7 +26,6 @@ class Envelope:
     messages: tuple[IncomingMessage, ...]
     journal: Journal
     decisions: Mapping[str, ApprovalState]
-    consented: frozenset[str]
 
     @property
     def message(self) -> IncomingMessage:

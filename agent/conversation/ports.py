@@ -19,6 +19,10 @@ class Journal(Protocol):
         """Before effects: all the turn has added so far, and which calls are about to run."""
         ...
 
+    async def allows(self, tool: str) -> bool:
+        """Whether the person's "always" for this tool stands here at this moment: it may be revoked during a turn."""
+        ...
+
     async def take_more(self, messages: Sequence[ChatMessage]) -> str | None:
         """Take what the person has written meanwhile into this turn, durably; None if there is nothing."""
         ...

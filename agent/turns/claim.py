@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from agent.conversation.envelope import Envelope
 from agent.conversation.thread_commands import HistoryCommand
 from agent.model import ids
-from agent.model.approval import ApprovalState, ConsentPlace
 from agent.model.ids import ThreadId
 from agent.model.session import Thread, Turn, TurnState
 from agent.model.submission import Clear, Compact, Redo, Resume, Undo, parse_once, parse_submission
@@ -44,7 +43,7 @@ def claim(thread_id: ThreadId, now: datetime, tx: Transaction) -> Envelope | Thr
             return None
         turns.go_on(tx, thread, turn, now)
     messages = tuple(waiting.message for waiting in inbox.of_turn(tx, turn.id))
-    return _envelope(tx, thread, turn, messages, turns.journal(tx, turn.id), approvals.decisions(tx, turn.id))
+    return Envelope(thread, turn, messages, turns.journal(tx, turn.id), approvals.decisions(tx, turn.id))
 
 
 def next_command(thread_id: ThreadId, tx: Transaction) -> tuple[Thread, Waiting] | None:
@@ -90,16 +89,4 @@ def _begin(tx: Transaction, thread: Thread, now: datetime) -> Envelope | ThreadT
     messages = tuple(waiting.message for waiting in taken)
     turns.begin(tx, thread, turn, "\n".join(message.text for message in messages))
     inbox.take(tx, thread.id, turn.id, taken[0].seq, taken[-1].seq)
-    return _envelope(tx, thread, turn, messages, Journal((), frozenset(), 0), {})
-
-
-def _envelope(
-    tx: Transaction,
-    thread: Thread,
-    turn: Turn,
-    messages: tuple[IncomingMessage, ...],
-    journal: Journal,
-    decisions: Mapping[str, ApprovalState],
-) -> Envelope:
-    place = ConsentPlace.of(messages[-1].address, messages[-1].metadata.chat_type)
-    return Envelope(thread, turn, messages, journal, decisions, conversations.consented(tx, thread.session, place))
+    return Envelope(thread, turn, messages, Journal((), frozenset(), 0), {})

@@ -8,7 +8,7 @@ from functools import partial
 from agent.clock import Clock
 from agent.conversation.envelope import Envelope
 from agent.llm.messages import ChatMessage, UserText
-from agent.store import inbox, turns
+from agent.store import conversations, inbox, turns
 from agent.store.base import Store, Transaction
 from agent.store.codec import dump_message
 from agent.store.inbox import Lane
@@ -30,6 +30,8 @@ class StepJournal:
         self._clock = clock
         self._thread = envelope.thread.id
         self._epoch = envelope.thread.epoch
+        self._session = envelope.thread.session
+        self._place = envelope.consent_place
         self._turn = envelope.turn.id
         self._kept = len(envelope.journal.messages)
         self._length = envelope.journal.length
@@ -42,6 +44,10 @@ class StepJournal:
     async def record(self, messages: Sequence[ChatMessage]) -> None:
         """After effects: all the turn has added so far, their results included."""
         await self._write(messages, ())
+
+    async def allows(self, tool: str) -> bool:
+        """Whether the person's "always" for this tool stands here at this moment."""
+        return tool in await self._store.read(lambda tx: conversations.consented(tx, self._session, self._place))
 
     async def take_more(self, messages: Sequence[ChatMessage]) -> str | None:
         """Take what the person has written meanwhile into this turn; None if there is nothing."""

@@ -106,6 +106,24 @@ async def test_always_survives_a_restart_and_can_be_revoked(tmp_path: Path) -> N
     assert runs(tmp_path) == 2
 
 
+async def test_always_that_is_taken_back_during_a_turn_no_longer_holds_in_it(tmp_path: Path) -> None:
+    held = Held(calls(shell()))
+    llm = ScriptedLLM([calls(shell()), say("one"), held, say("two")])
+    async with Bot(tmp_path, llm) as bot:
+        await bot.say("first")
+        await bot.post("shell")
+        await bot.say("always")
+        await bot.post("one")
+        await bot.say("second")
+        await held.reached.wait()
+        await bot.say("/tools revoke shell")
+        await bot.post("Taken back")
+        held.release.set()
+        await bot.post("Approval needed", count=2)
+
+    assert runs(tmp_path) == 1
+
+
 async def test_destructive_command_asks_in_spite_of_always_and_of_auto_approval(tmp_path: Path) -> None:
     llm = ScriptedLLM([calls(shell()), say("one"), calls(shell("rm -rf proof.txt"))])
     async with Bot(tmp_path, llm, variables={"AGENT_AUTO_APPROVE_TOOLS": "true"}) as bot:

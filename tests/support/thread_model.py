@@ -153,7 +153,7 @@ class Question:
 
 @dataclass
 class TurnModel:
-    """An open turn. `journal` is what a crash leaves of `added`; `consents` are those it began or went on with."""
+    """An open turn. `journal` is what a crash leaves of `added`."""
 
     token: int
     plan: Plan
@@ -162,7 +162,6 @@ class TurnModel:
     journal: list[Seen] | None = None
     open_calls: tuple[ToolCall, ...] = ()
     approved: set[str] = field(default_factory=set)
-    consents: frozenset[str] = frozenset()
     question: Question | None = None
     is_held: bool = False
 
@@ -253,7 +252,6 @@ class World:
     def run(self, thread: ThreadModel, turn: TurnModel) -> None:
         """A turn, from where it stands to where it waits or ends."""
         thread.state = "processing"
-        turn.consents = frozenset(self.consents)
         self.iterate(thread, turn)
 
     def iterate(self, thread: ThreadModel, turn: TurnModel) -> None:
@@ -319,7 +317,7 @@ class World:
     def must_ask(self, turn: TurnModel, each: ToolCall) -> bool:
         if each.id[0] not in "rsda" or each.id in turn.approved:
             return False
-        return each.id[0] == "d" or each.name not in turn.consents
+        return each.id[0] == "d" or each.name not in self.consents
 
     def decide(self, question: Question, word: str) -> None:
         """An answer of the person who was asked: y, a or n; or x for nobody's in time, c for a stop."""

@@ -33,7 +33,7 @@ TURN = Turn(ids.turn_id(THREAD, 1), THREAD, 0, TurnState.RUNNING, NOON)
 def make_envelope(chat_type: ChatType = ChatType.PRIVATE, text: str = "please") -> Envelope:
     message = make_message(text, user="5", chat_id="5", chat_type=chat_type, message_id="m1")
     thread = make_thread(chat_type)
-    return Envelope(thread, TURN, (message,), Journal((), frozenset(), 0), {}, frozenset())
+    return Envelope(thread, TURN, (message,), Journal((), frozenset(), 0), {})
 
 
 def make_context(*added: ChatMessage) -> ReasoningContext:

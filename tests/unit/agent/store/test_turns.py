@@ -56,7 +56,7 @@ def overtake(engine: Engine, thread: Thread) -> Thread:
 def journal_of(store: Store, thread: Thread, turn: Turn, earlier: Journal = NOTHING) -> StepJournal:
     """The journal of a runner that found `earlier`."""
     message = make_message("please", user="5", chat_id="5")
-    envelope = Envelope(thread, turn, (message,), earlier, {}, frozenset())
+    envelope = Envelope(thread, turn, (message,), earlier, {})
     return StepJournal(store, SystemClock(), envelope, lambda messages: "\n".join(each.text for each in messages))
 
 
