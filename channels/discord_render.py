@@ -13,6 +13,7 @@ from pydantic import JsonValue
 from channels.chunking import split_text, utf16_len
 from channels.markdown import Alignment, Table, parse_markdown, plain_text
 from channels.message import Choice
+from channels.text import whole_text
 
 Body: TypeAlias = dict[str, JsonValue]
 
@@ -42,8 +43,7 @@ def discord_markdown(text: str) -> str:
 
     Discord has headings of three levels, no tables and no pictures by link.
     """
-    whole = text if text.isascii() else text.encode("utf-8", "replace").decode()  # lone surrogates cannot be sent
-    return "\n".join(_lines(whole.replace("\x00", "").split("\n")))
+    return "\n".join(_lines(whole_text(text).replace("\x00", "").split("\n")))
 
 
 def post_body(content: str, nonce: str, reply_to: str | None, choices: Sequence[Choice]) -> Body:

@@ -10,6 +10,8 @@ from uuid import UUID, uuid4
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
+from channels.text import WholeText
+
 
 class Edge(BaseModel):
     """A frozen record that refuses unknown fields."""
@@ -52,8 +54,8 @@ class Sender(Edge):
     """Who wrote. `user_id` is stable on its platform; names can change hands and decide nothing."""
 
     user_id: str
-    display_name: str = ""
-    username: str | None = None
+    display_name: WholeText = ""
+    username: WholeText | None = None
 
 
 class AttachmentKind(StrEnum):
@@ -71,7 +73,7 @@ class Attachment(Edge):
     id: str
     kind: AttachmentKind
     mime_type: str = "application/octet-stream"
-    filename: str | None = None
+    filename: WholeText | None = None
     size_bytes: int | None = None
     source: str | None = None
 
@@ -92,7 +94,7 @@ class MessageMetadata(Edge):
     is_edit: bool = False
     reply_to: str | None = None
     timezone: str | None = None
-    chat_title: str | None = None
+    chat_title: WholeText | None = None
 
 
 class ConversationKey(NamedTuple):
@@ -112,7 +114,7 @@ class IncomingMessage(Edge):
     message_id: str
     address: Address
     sender: Sender
-    text: str
+    text: WholeText
     attachments: tuple[Attachment, ...] = ()
     metadata: MessageMetadata
     received_at: AwareDatetime
@@ -140,7 +142,7 @@ class IncomingMessage(Edge):
         """
         if not self.metadata.is_edit:
             return self.original_key
-        text = sha256(self.text.encode("utf-8", "surrogatepass")).hexdigest()
+        text = sha256(self.text.encode()).hexdigest()
         return f"{self.original_key}:edit:{text[:_EDIT_HASH]}"
 
     @property
@@ -156,7 +158,7 @@ class EarlierMessage(Edge):
     """What somebody said in a thread before a message. `is_ours`: the bot said it itself."""
 
     sender: Sender
-    text: str
+    text: WholeText
     sent_at: AwareDatetime
     is_ours: bool = False
 
@@ -175,7 +177,7 @@ class ReplyKind(StrEnum):
 class Choice(Edge):
     """A button: what it says, and the data that comes back when it is tapped (at most 64 bytes)."""
 
-    label: str
+    label: WholeText
     data: str
 
 
@@ -189,7 +191,7 @@ class OutgoingMessage(Edge):
     id: UUID = Field(default_factory=uuid4)
     address: Address
     kind: ReplyKind = ReplyKind.ANSWER
-    text: str
+    text: WholeText
     choices: tuple[Choice, ...] = ()
     approval_id: str | None = None
     reply_to: str | None = None
@@ -204,7 +206,7 @@ class Draft(Edge):
 
     id: UUID
     address: Address
-    text: str = ""
+    text: WholeText = ""
     reply_to: str | None = None
     platform_id: str | None = None
 
@@ -224,4 +226,4 @@ class ToolStep(Edge):
     call_id: str
     name: str
     state: StepState
-    detail: str = ""
+    detail: WholeText = ""

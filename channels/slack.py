@@ -23,7 +23,7 @@ from slack_sdk.signature import SignatureVerifier
 from channels.base import Accept, Accepted, ChannelHealth, ChannelLimits, ChannelState, Delivery, Uncertain
 from channels.download import check_size
 from channels.errors import ChannelError, RateLimited, Unauthorized, Unavailable
-from channels.message import Attachment, Draft, EarlierMessage, IncomingMessage, OutgoingMessage
+from channels.message import Attachment, Draft, EarlierMessage, IncomingMessage, OutgoingMessage, Sender
 from channels.pacing import Clock, SystemClock, backoff
 from channels.settings import GroupTrigger, SlackSettings
 from channels.slack_api import Names, SlackApi
@@ -204,15 +204,17 @@ class SlackChannel:
             self._people.put(user_id, Names(message.sender.display_name, message.sender.username))
             self._later(lambda: self._learn_names(user_id))
             return message
-        known = {"display_name": names.display_name, "username": names.username or message.sender.username}
-        return message.model_copy(update={"sender": message.sender.model_copy(update=known)})
+        username = names.username or message.sender.username
+        known = Sender(user_id=user_id, display_name=names.display_name, username=username)
+        return message.model_copy(update={"sender": known})
 
     def _with_known_name(self, message: EarlierMessage) -> EarlierMessage:
-        names = self._people.get(message.sender.user_id)
+        user_id = message.sender.user_id
+        names = self._people.get(user_id)
         if names is None:
             return message
-        known = {"display_name": names.display_name, "username": names.username}
-        return message.model_copy(update={"sender": message.sender.model_copy(update=known)})
+        known = Sender(user_id=user_id, display_name=names.display_name, username=names.username)
+        return message.model_copy(update={"sender": known})
 
     async def _learn_names(self, user_id: str) -> None:
         self._people.put(user_id, await self._api.names_of(user_id))

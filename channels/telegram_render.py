@@ -38,6 +38,7 @@ from channels.markdown import (
     parse_markdown,
     plain_text,
 )
+from channels.text import whole_text
 
 # Telegram Bot API, sendMessage: 1-4096 characters (UTF-16 units) after entities parsing.
 MAX_TEXT = 4096
@@ -84,7 +85,7 @@ class Part:
 def render(markdown: str, *, limit: int = MAX_TEXT) -> tuple[Part, ...]:
     """The messages that show a Markdown text, each of at most `limit` UTF-16 units; none for a blank text."""
     writer = _Writer()
-    writer.blocks(parse_markdown(_repaired(markdown)).blocks)
+    writer.blocks(parse_markdown(whole_text(markdown)).blocks)
     whole = writer.finished()
     if utf16_len(whole.text) > limit:
         parts = split_spans(whole, min(limit, _PART), keep=lambda style: style.kind is EntityKind.PRE)
@@ -105,15 +106,6 @@ def halves(part: Part) -> tuple[Part, ...]:
     """A part that Telegram finds too long, cut in two or more, as plain text."""
     whole: SpanText[Style] = SpanText(part.text, ())
     return tuple(Part(piece.text) for piece in split_spans(whole, utf16_len(part.text) // 2 + 1))
-
-
-def _repaired(text: str) -> str:
-    """Without halves of surrogate pairs, which no request can carry."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return text
 
 
 def _part(whole: SpanText[Style]) -> Part:

@@ -12,13 +12,13 @@ import structlog
 from pydantic import BaseModel, ValidationError
 
 from agent.llm.messages import ToolResult
-from agent.llm.wire.fragments import whole_text
 from agent.model.tool_call import JsonValue, ToolCall, ToolOutput
 from agent.store.errors import StoreError
 from agent.tools.base import Approval, PathScope, ToolContext, ToolSpec
 from agent.tools.rates import RateWindows
 from agent.tools.registry import AnyTool, LocalToolsFor, ToolRegistry, may_use_local
 from agent.tools.schema import coerce, fault_text
+from channels.text import whole_text
 
 log = structlog.get_logger(__name__)
 

@@ -31,7 +31,7 @@ OWNERS = {
 
 MAY_SEE = {
     "agent": {
-        "channels": {"channels.base", "channels.message"},
+        "channels": {"channels.base", "channels.message", "channels.text"},
         "config": {"config.fields", "config.masking", "config.paths", "config.settings"},
     },
     "channels": {"config": {"config.fields", "config.paths", "config.settings"}},

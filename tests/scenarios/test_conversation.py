@@ -365,3 +365,11 @@ async def test_what_the_operator_spends_is_told_to_the_operator_in_private_only(
         await bot.post(replies.BUDGET_USED_UP, count=2)
 
     assert sum("$" in text for text in bot.texts) == 1
+
+
+async def test_half_a_character_in_a_persons_words_is_replaced_and_answered(tmp_path: Path) -> None:
+    async with Bot(tmp_path, ScriptedLLM([say("fine")])) as bot:
+        await bot.say("hi \ud83d there, \ud83d\ude00")
+        await bot.post("fine")
+
+    assert "hi \ufffd there, \U0001f600" in bot.llm.requests[0].messages[-1].text

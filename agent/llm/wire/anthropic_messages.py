@@ -17,7 +17,8 @@ from agent.llm.base import Completion, CompletionRequest, FinishReason, ToolDefi
 from agent.llm.errors import TransientError
 from agent.llm.messages import AssistantTurn, ChatMessage, ToolResult, UserText
 from agent.llm.wire.calls import PartialCall, finished_calls, wire_arguments, wire_id, wire_name
-from agent.llm.wire.fragments import Memo, encode_json, exact_decimal, whole_text
+from agent.llm.wire.fragments import Memo, encode_json, exact_decimal
+from channels.text import whole_text
 
 NO_OUTPUT = "(no output)"
 _MARK = b',"cache_control":{"type":"ephemeral"}}'

@@ -11,8 +11,8 @@ from typing import NoReturn
 from uuid import uuid4
 
 from agent.llm.messages import AssistantTurn, ChatMessage
-from agent.llm.wire.fragments import whole_text
 from agent.model.tool_call import JsonValue, ToolCall
+from channels.text import whole_text
 
 # OpenAI and Anthropic: letters, digits, _ and -, at most 64.
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")

@@ -54,14 +54,6 @@ def encode_json(value: JsonValue) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", errors="replace")
 
 
-def whole_text(text: str) -> str:
-    """`text` without halves of surrogate pairs, which neither a database nor a chat can take.
-
-    A stream may bring the two halves of a character in two chunks: they are joined. A half alone becomes U+FFFD.
-    """
-    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
 def exact_decimal(number: float) -> float:
     """`number` as it was meant: a temperature that went through single precision is 0.7 again, not 0.69999998."""
     return round(number, 4)

@@ -58,7 +58,7 @@ def test_bars_without_a_table_stay(text: str) -> None:
         ("![a cat](https://a.example/cat.png)", "[a cat](https://a.example/cat.png)"),
         ("open\n```py\nx = 1", "open\n```py\nx = 1\n```"),
         ("~~~~\n```\n~~~~ no end", "~~~~\n```\n~~~~ no end\n~~~~"),
-        ("nul\x00 and \ud800", "nul and ?"),
+        ("nul\x00 and \ud800", "nul and \ufffd"),
     ],
 )
 def test_what_discord_does_not_know_is_rewritten(text: str, shown: str) -> None:

@@ -13,10 +13,11 @@ from agent.llm.errors import TransientError
 from agent.llm.messages import AssistantTurn, ChatMessage, ToolResult, UserText
 from agent.llm.wire import anthropic_messages, openai_chat
 from agent.llm.wire.calls import PartialCall, finished_calls, parse_call, wire_id, wire_name
-from agent.llm.wire.fragments import Memo, whole_text
+from agent.llm.wire.fragments import Memo
 from agent.llm.wire.models import model_ids
 from agent.llm.wire.sse import EventReader
 from agent.model.tool_call import ToolCall
+from channels.text import whole_text
 
 TOOL = ToolDefinition("look", "Looks.", {"type": "object", "properties": {}})
 CALLS = (ToolCall("c1", "look", {"q": "é"}), ToolCall("c2", "look"))
