@@ -24,13 +24,6 @@ class ApprovalState(StrEnum):
     CANCELLED = "cancelled"
 
 
-class DecisionSource(StrEnum):
-    """Who decided: a person, or nobody in time."""
-
-    PERSON = "person"
-    TIMEOUT = "timeout"
-
-
 @dataclass(frozen=True, slots=True)
 class ConsentPlace:
     """Where an "always" holds: in a person's private chats, or in the one shared chat where it was said."""

@@ -246,11 +246,6 @@ def parse_once(text: str) -> Once | None:
     return Once(match[1], match[2]) if match else None
 
 
-def starts_turn(submission: Submission) -> bool:
-    """Whether the submission goes to the model."""
-    return isinstance(submission, UserInput)
-
-
 def is_bare_word(text: str) -> bool:
     """Whether an approval word stands without a slash, so that it may be ordinary talk."""
     return not text.strip().startswith("/")

@@ -13,7 +13,7 @@ from agent.model import ids
 from agent.model.approval import ConsentPlace
 from agent.model.history import HistoryView
 from agent.model.ids import SessionId, ThreadId, UserId
-from agent.model.session import Session, Thread, ThreadState
+from agent.model.session import Thread, ThreadState
 from agent.store import facts
 from agent.store.base import Transaction
 from agent.store.codec import ADDRESS
@@ -164,12 +164,6 @@ def ensure_session(tx: Transaction, user: UserId, now: datetime) -> SessionId:
     session = ids.session_id(user)
     insert_ignore(tx, sessions, {"id": session, "user_id": user, "created_at": now, "last_seen_at": now})
     return session
-
-
-def session_of(tx: Transaction, user: UserId) -> Session | None:
-    """The session of a user, if they ever wrote."""
-    row = tx.connection.execute(select(sessions).where(sessions.c.user_id == user)).mappings().first()
-    return None if row is None else Session(SessionId(row["id"]), user, row["last_seen_at"])
 
 
 @dataclass(frozen=True, slots=True)
