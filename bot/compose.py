@@ -14,12 +14,14 @@ from agent.clock import Clock, SystemClock
 from agent.commands import COMMANDS
 from agent.commands.base import Services
 from agent.conversation.compaction import Compactor
+from agent.conversation.hooked import NoHooks
 from agent.conversation.intake import Intake
 from agent.conversation.live import Live
 from agent.conversation.memories import ThreadMemories
 from agent.conversation.pruning import SessionPruner
 from agent.conversation.room import RoomKeeper
 from agent.conversation.session_manager import SessionManager
+from agent.conversation.skill_choice import NoSkills
 from agent.conversation.thread_commands import ThreadCommands
 from agent.conversation.thread_ops import ChatSettings, ThreadOps
 from agent.credentials.keys import load_master_key, system_keychain
@@ -177,6 +179,8 @@ def build_core(
         room=room,
         surroundings=gateway,
         live=live,
+        skills=NoSkills(),
+        hooks=NoHooks(),
     )
     heartbeat = HeartbeatRunner(
         settings.agent.name,

@@ -8,6 +8,7 @@ from agent.commands.base import CacheImpact, Command, CommandContext, CommandRep
 from agent.model.approval import ConsentPlace
 from agent.store import conversations
 from agent.store.base import Transaction
+from agent.tools.registry import Audience
 
 USAGE = "`/tools` lists them; `/tools revoke NAME` or `/tools revoke all` takes an “always” back."
 
@@ -24,7 +25,12 @@ async def _run(context: CommandContext, args: tuple[str, ...]) -> CommandReply:
 
 async def _list(context: CommandContext) -> CommandReply:
     services = context.services
-    offered = services.registry.offered_to(is_operator=context.is_operator, local_tools_for=services.local_tools_for)
+    audience = Audience.of(
+        is_operator=context.is_operator,
+        is_shared=context.message.metadata.chat_type.is_shared,
+        local_tools_for=services.local_tools_for,
+    )
+    offered = (*services.registry.offered_to(audience), *services.registry.rare(audience))
     lines = ["**Tools**", "", *(f"- {tool.name}" for tool in offered)]
     if not services.llm.supports_tools:
         lines = ["The present model cannot use tools."]

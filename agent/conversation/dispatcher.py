@@ -12,11 +12,12 @@ from agent.conversation import replies
 from agent.conversation.envelope import Envelope
 from agent.conversation.live import Live, TextSoFar, ToolBegan, ToolEnded, TurnPlace
 from agent.conversation.memories import Counted
-from agent.conversation.ports import Journal
-from agent.llm.base import Completion, FinishReason, LLMProvider, OnText
+from agent.conversation.ports import Journal, Skills
+from agent.conversation.told import Told, told
+from agent.llm.base import Completion, FinishReason, LLMProvider, OnText, ToolDefinition
 from agent.llm.clean import StreamCleaner, clean
 from agent.llm.errors import ContextTooLong
-from agent.llm.messages import AssistantTurn, ToolResult, UserText
+from agent.llm.messages import AssistantTurn, ChatMessage, ToolResult, UserText
 from agent.loop import guards
 from agent.loop.agentic_loop import (
     AwaitsSecret,
@@ -31,17 +32,22 @@ from agent.loop.agentic_loop import (
 )
 from agent.loop.context import ReasoningContext
 from agent.loop.tool_calls import Planned, plan_batches
-from agent.model.approval import ApprovalState
 from agent.model.tool_call import ToolCall, ToolOutput
 from agent.safety.layer import SafetyLayer
-from agent.tools.base import Approval, Effect, ToolContext
+from agent.tools.base import Approval, Effect, IterationBudget, ToolContext
 from agent.tools.builtin.auth import awaited
 from agent.tools.execute import Prepared, Refusal, ToolExecutor
+from agent.tools.registry import Audience, ToolRegistry
 
 log = structlog.get_logger(__name__)
 
 PREVIEW_LENGTH = 200
 _CUT = "[system note] Earlier messages of this conversation were left out here, since they did not fit."
+_CHANGED = "What was allowed is not what would run now, so nothing was run. Ask for it again."
+_NARROWED = (
+    "not available while an installed skill ({skills}) is in use in this conversation. It was not run. The person can "
+    "start a new conversation with /new."
+)
 _UNKNOWN_OUTCOME = (
     "The program was interrupted while this ran. Whether it took effect is not known, so it was not run again. "
     "Check before you repeat it."
@@ -59,6 +65,34 @@ class DispatchRules:
     steers: bool = False
 
 
+class ToolOffer:
+    """Which tools a turn may use at a moment: those of its audience, less what a skill in use takes away."""
+
+    def __init__(self, registry: ToolRegistry, audience: Audience, skills: Skills, before: Told) -> None:
+        self._registry = registry
+        self._audience = audience
+        self._skills = skills
+        self._before = before
+
+    def tools(self, added: Sequence[ChatMessage]) -> tuple[ToolDefinition, ...]:
+        """The tools to offer, after the turn has added these messages."""
+        now = self._before.then(told(added))
+        tools = self._registry.offered_to(self._audience, now.tools)
+        allowed = self._skills.narrowed(now.skills)
+        if allowed is None:
+            return tools
+        log.info("tools_narrowed", skills=[skill.name for skill in now.skills if skill.is_installed])
+        return tuple(tool for tool in tools if tool.name in allowed)
+
+    def refusal(self, name: str, added: Sequence[ChatMessage]) -> str | None:
+        """Why a tool may not be used at this moment, or None."""
+        now = self._before.then(told(added))
+        allowed = self._skills.narrowed(now.skills)
+        if allowed is None or name in allowed:
+            return None
+        return _NARROWED.format(skills=", ".join(skill.name for skill in now.skills if skill.is_installed))
+
+
 class ChatDelegate:
     """One turn of a chat, as the loop drives it."""
 
@@ -73,17 +107,20 @@ class ChatDelegate:
         safety: SafetyLayer,
         journal: Journal,
         live: Live,
+        offer: ToolOffer,
         rules: DispatchRules,
         count: Callable[[Counted], None],
     ) -> None:
         self._envelope = envelope
         self._place = place
-        self._tool_context = tool_context
+        self._budget = IterationBudget(rules.max_iterations)
+        self._tool_context = replace(tool_context, budget=self._budget, consents=_Consents(rules, journal))
         self._llm = llm
         self._executor = executor
         self._safety = safety
         self._journal = journal
         self._live = live
+        self._offer = offer
         self._rules = rules
         self._count = count
         self._shortened = False
@@ -100,10 +137,13 @@ class ChatDelegate:
         return Proceed()
 
     async def before_llm_call(self, context: ReasoningContext, iteration: int) -> Step:
+        self._budget.own = iteration
+        if context.tools:
+            context = replace(context, tools=self._offer.tools(context.added))
         self.latest = context
-        if iteration == self._rules.max_iterations - 1 and context.tools:
+        if self._budget.left == 1 and context.tools:
             return Continue(context.with_messages(UserText(guards.LAST_ROUND)))
-        if iteration >= self._rules.max_iterations:
+        if self._budget.left == 0:
             return Continue(context.without_tools())
         return Continue(context)
 
@@ -142,14 +182,14 @@ class ChatDelegate:
         ready: list[_Ready] = []
         question: NeedApproval | None = None
         for call in context.open_calls:
-            match await self._preflight(call):
+            match await self._preflight(call, context):
                 case ToolResult() as result:
                     results[call.id] = result
                 case _Ready() as slot:
                     ready.append(slot)
                 case NeedApproval() as question:
                     break
-        leaves_traces = any(slot.prepared.spec.effect is not Effect.READ for slot in ready)
+        leaves_traces = any(slot.prepared.effect is not Effect.READ for slot in ready)
         if leaves_traces:
             await self._journal.begin(context.added, [slot.call.id for slot in ready])
         for batch in plan_batches([slot.planned for slot in ready]):
@@ -167,24 +207,36 @@ class ChatDelegate:
         self.latest = context
 
     # -- before a call ------------------------------------------------------------------------------------------
-    async def _preflight(self, call: ToolCall) -> ToolResult | _Ready | NeedApproval:
-        prepared = self._executor.prepare(call, self._tool_context)
+    async def _preflight(self, call: ToolCall, context: ReasoningContext) -> ToolResult | _Ready | NeedApproval:
+        if (reason := self._offer.refusal(call.name, context.added)) is not None:
+            return self._refused(call, reason)
+        prepared = await self._executor.prepare(call, self._tool_context)
         if isinstance(prepared, Refusal):
             return self._executor.present(call, prepared.output)
+        if call.id in self._envelope.journal.begun and prepared.effect is not Effect.READ:
+            return self._refused(call, _UNKNOWN_OUTCOME)
         decision = self._envelope.decisions.get(call.id)
-        if call.id in self._envelope.journal.begun and prepared.spec.effect is not Effect.READ:
-            return self._executor.present(call, ToolOutput(_UNKNOWN_OUTCOME, is_error=True))
-        if decision is not ApprovalState.APPROVED and await self._must_ask(prepared):
+        if decision is not None and decision.releases(prepared.display):
+            return _Ready(call, prepared)
+        if await self._must_ask(prepared, context):
+            if decision is not None:
+                return self._refused(call, _CHANGED)
             may_be_always = prepared.approval is not Approval.ALWAYS
             return NeedApproval(call, prepared.spec.description, prepared.display, may_be_always)
         return _Ready(call, prepared)
 
-    async def _must_ask(self, prepared: Prepared) -> bool:
+    def _refused(self, call: ToolCall, reason: str) -> ToolResult:
+        return self._executor.present(call, ToolOutput(reason, is_error=True))
+
+    async def _must_ask(self, prepared: Prepared, context: ReasoningContext) -> bool:
         match prepared.approval:
             case Approval.NEVER:
                 return False
+            case Approval.UNLESS_ALWAYS if _is_told(prepared, context):
+                return False
             case Approval.UNLESS_ALWAYS:
-                return not (self._rules.auto_approve or await self._journal.allows(prepared.spec.name))
+                assert self._tool_context.consents is not None  # the constructor gave it
+                return not await self._tool_context.consents.allows(prepared.spec.name)
             case Approval.ALWAYS:
                 return True
 
@@ -215,6 +267,28 @@ class ChatDelegate:
             self._live.publish(TextSoFar(self._place, answer.render))
 
         return on_text
+
+
+def _is_told(prepared: Prepared, context: ReasoningContext) -> bool:
+    """Whether the address that a call asks stands, as it is, in what people wrote or tools gave."""
+    find = prepared.spec.told_address
+    address = find(prepared.arguments) if find is not None else None
+    return address is not None and any(
+        address in message.text
+        for message in (*context.history, *context.added)
+        if not isinstance(message, AssistantTurn)
+    )
+
+
+class _Consents:
+    """What need not be asked about in this turn."""
+
+    def __init__(self, rules: DispatchRules, journal: Journal) -> None:
+        self._rules = rules
+        self._journal = journal
+
+    async def allows(self, tool: str) -> bool:
+        return self._rules.auto_approve or await self._journal.allows(tool)
 
 
 def _said_before(context: ReasoningContext) -> str:
@@ -256,4 +330,4 @@ class _Ready:
 
     @property
     def planned(self) -> Planned[_Ready]:
-        return Planned(self, self.prepared.spec.effect, self.prepared.scope)
+        return Planned(self, self.prepared.effect, self.prepared.scope)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from agent.model.approval import ApprovalState, ConsentPlace
+from agent.model.approval import ConsentPlace, Decision
 from agent.model.ids import OPERATOR
 from agent.model.session import Thread, Turn
 from agent.model.submission import parse_once
@@ -25,7 +25,7 @@ class Envelope:
     turn: Turn
     messages: tuple[IncomingMessage, ...]
     journal: Journal
-    decisions: Mapping[str, ApprovalState]
+    decisions: Mapping[str, Decision]
 
     @property
     def message(self) -> IncomingMessage:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass, replace
 
-from agent.conversation.prompt import told_notes
+from agent.conversation.told import Told, told
 from agent.llm.messages import ChatMessage
 from agent.model.history import HistoryView
 from agent.model.ids import ThreadId
@@ -28,7 +28,7 @@ class Counted:
 
 @dataclass(frozen=True, slots=True)
 class ThreadMemory:
-    """A thread's history as models see it, its prompt prefix, and which notes of the day it has been told.
+    """A thread's history as models see it, its prompt prefix, and what the history has told.
 
     `counted` is what the provider said the last request weighed.
     """
@@ -36,7 +36,7 @@ class ThreadMemory:
     view: HistoryView
     history: tuple[ChatMessage, ...]
     prefix: Prefix | None
-    notes_digest: str = ""
+    told: Told = Told()
     counted: Counted | None = None
 
 
@@ -72,11 +72,10 @@ class ThreadMemories:
         added = thread.view.added_since(known.view)
         if added is None:
             history = await self._store.read(lambda tx: turns.history(tx, thread.id, thread.view))
-            return replace(known, view=thread.view, history=history, notes_digest=told_notes(history), counted=None)
+            return replace(known, view=thread.view, history=history, told=told(history), counted=None)
         missing = thread.view.last(len(added))
         tail = await self._store.read(lambda tx: turns.history(tx, thread.id, missing))
-        digest = told_notes(tail) or known.notes_digest
-        return replace(known, view=thread.view, history=known.history + tail, notes_digest=digest)
+        return replace(known, view=thread.view, history=known.history + tail, told=known.told.then(told(tail)))
 
     def note_prefix(self, thread: ThreadId, prefix: Prefix) -> None:
         """The thread's prefix was rendered."""
@@ -93,8 +92,8 @@ class ThreadMemories:
         if (known := self._known.get(thread)) is None or not entries:
             return
         if known.view.with_added(view.spans[-1][1] - len(entries), len(entries)) == view:
-            digest = told_notes(entries) or known.notes_digest
-            self._remember(thread, replace(known, view=view, history=known.history + entries, notes_digest=digest))
+            now_told = known.told.then(told(entries))
+            self._remember(thread, replace(known, view=view, history=known.history + entries, told=now_told))
         else:
             self.forget(thread)
 
@@ -107,10 +106,9 @@ class ThreadMemories:
         return self._known.get(thread)
 
     def swap(self, thread: ThreadId, view: HistoryView, history: tuple[ChatMessage, ...]) -> None:
-        """The history was shortened. Notes of the day that were told in what is left out are news again."""
+        """The history was shortened. What was told in what is left out is news again."""
         if known := self._known.get(thread):
-            digest = told_notes(history)
-            self._remember(thread, replace(known, view=view, history=history, notes_digest=digest, counted=None))
+            self._remember(thread, replace(known, view=view, history=history, told=told(history), counted=None))
 
     def forget(self, thread: ThreadId) -> None:
         """What is known may be wrong: read it anew next time."""
@@ -125,4 +123,4 @@ class ThreadMemories:
 
 def _read(tx: Transaction, thread: Thread) -> ThreadMemory:
     history = turns.history(tx, thread.id, thread.view)
-    return ThreadMemory(thread.view, history, conversations.prefix(tx, thread.id), told_notes(history))
+    return ThreadMemory(thread.view, history, conversations.prefix(tx, thread.id), told(history))

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
+from agent.conversation.prompt import ActiveSkill
+from agent.hooks.base import InboundEvent, OutboundEvent, Passed, ResponseEvent, Stopped
 from agent.llm.messages import ChatMessage
 from agent.model.ids import ThreadId
 from agent.store.inbox import Lane
 from agent.store.outbox import Parcel
 from channels.message import EarlierMessage, IncomingMessage
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenSkill:
+    """A skill with its text as the model reads it."""
+
+    skill: ActiveSkill
+    text: str
 
 
 class Journal(Protocol):
@@ -38,6 +49,38 @@ class TurnSignals(Protocol):
     def wake(self, thread: ThreadId, lane: Lane) -> None: ...
 
     def stop(self, thread: ThreadId) -> None: ...
+
+
+class Skills(Protocol):
+    """Texts that teach the agent a task, chosen by what a person says."""
+
+    async def for_message(self, text: str) -> Sequence[ChosenSkill]:
+        """The skills that fit a message, best first, within the operator's bounds. Does not raise."""
+        ...
+
+    def narrowed(self, active: Sequence[ActiveSkill]) -> frozenset[str] | None:
+        """The only tools that may be used beside these skills; None: all."""
+        ...
+
+
+class Hooks(Protocol):
+    """What the operator and plug-ins put in the way of messages. Nothing of it raises."""
+
+    @property
+    def may_change_messages(self) -> bool:
+        """Whether a person's words could be changed or refused: they then join no turn that runs."""
+        ...
+
+    @property
+    def may_change_replies(self) -> bool:
+        """Whether a reply could be changed or withheld: it is then not shown while it is written."""
+        ...
+
+    async def inbound(self, event: InboundEvent) -> Passed | Stopped: ...
+
+    async def response(self, event: ResponseEvent) -> Passed | Stopped: ...
+
+    async def outbound(self, event: OutboundEvent) -> Passed | Stopped: ...
 
 
 class Surroundings(Protocol):

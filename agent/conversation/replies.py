@@ -7,11 +7,13 @@ import re
 from collections.abc import Sequence
 from datetime import timedelta
 
+from agent.hooks.base import Stopped
 from agent.model.approval import ApprovalState, PendingApproval
 from agent.model.tool_call import JsonValue
 from channels.message import Choice
 
 EMPTY_ANSWER = "I have no answer to that. Please try to say it in another way."
+WITHHELD = "I have an answer, but it is withheld by a policy of this installation."
 NOTHING_TO_STOP = "Nothing is running here, so there is nothing to stop."
 TOO_MANY_ROUNDS = (
     "I stopped after {count} rounds of tool calls without reaching an answer. What was done is kept in this "
@@ -57,6 +59,17 @@ PAIRING = (
 LONGEST_KEPT = 1500
 """Characters of an answered question that stay in the chat; a longer one shows the decision alone."""
 HEARTBEAT_HEADLINE = "🔔 **Heartbeat Alert**\n\n{text}"
+
+
+def message_refused(stopped: Stopped) -> str:
+    """What the person is told whose message a hook did not let in."""
+    kind = "blocked by hook policy" if stopped.by_fault else "rejected"
+    return f"[Message {kind}: {stopped.reason}]"
+
+
+def response_refused(stopped: Stopped) -> str:
+    """What stands in place of an answer that a hook did not let pass."""
+    return f"[Response {'blocked by hook policy' if stopped.by_fault else 'filtered'}: {stopped.reason}]"
 
 
 def question(pending: PendingApproval) -> str:

@@ -11,15 +11,15 @@ from zoneinfo import ZoneInfo
 import structlog
 
 from agent.clock import Clock
-from agent.conversation import prompt, settle
-from agent.conversation.dispatcher import ChatDelegate, DispatchRules
+from agent.conversation import hooked, prompt, settle
+from agent.conversation.dispatcher import ChatDelegate, DispatchRules, ToolOffer
 from agent.conversation.envelope import Envelope
 from agent.conversation.live import Live, TurnPlace
 from agent.conversation.memories import ThreadMemories, ThreadMemory
-from agent.conversation.ports import Journal, Surroundings
+from agent.conversation.ports import Hooks, Journal, Skills, Surroundings
 from agent.conversation.room import RoomKeeper
 from agent.conversation.settle import Settlement
-from agent.llm.base import LLMProvider, ToolDefinition
+from agent.llm.base import LLMProvider
 from agent.llm.messages import AssistantTurn, ChatMessage, UserText
 from agent.loop.agentic_loop import run_agentic_loop
 from agent.loop.context import ReasoningContext
@@ -32,7 +32,7 @@ from agent.store.base import Store, Transaction
 from agent.store.conversations import Prefix
 from agent.tools.base import ToolContext
 from agent.tools.execute import ToolExecutor
-from agent.tools.registry import LocalToolsFor, ToolRegistry
+from agent.tools.registry import Audience, LocalToolsFor, ToolRegistry
 from agent.workspace.identity import Identity
 from channels.message import IncomingMessage
 
@@ -71,6 +71,8 @@ class ThreadOps:
         room: RoomKeeper,
         surroundings: Surroundings,
         live: Live,
+        skills: Skills,
+        hooks: Hooks,
     ) -> None:
         self._settings = settings
         self._store = store
@@ -84,18 +86,29 @@ class ThreadOps:
         self._room = room
         self._surroundings = surroundings
         self._live = live
+        self._skills = skills
+        self._hooks = hooks
 
     async def process_user_input(self, envelope: Envelope, journal: Journal) -> Settlement:
         """Serve a turn, from its start or from where an earlier run left it."""
+        if not envelope.journal.messages:
+            admitted = await hooked.let_in(self._hooks, envelope)
+            if isinstance(admitted, str):
+                return settle.failed(envelope, ReasoningContext("", (), ()), admitted)
+            envelope = admitted
+        return await hooked.let_out(self._hooks, envelope, await self._serve(envelope, journal))
+
+    async def _serve(self, envelope: Envelope, journal: Journal) -> Settlement:
         context = await self._context(envelope, make_room=True)
         if unreleased := _unreleased(envelope):
             return settle.not_released(envelope, context, unreleased)
         if envelope.turn.stop_requested:
             return settle.stopped(envelope, context, dropped=0)
         await self._llm.warm_up()
-        delegate = self._delegate(envelope, journal)
+        delegate = await self._delegate(envelope, journal)
         limit = self._settings.max_iterations + 1
         finish = await run_agentic_loop(delegate, context, max_iterations=limit)
+        finish = await hooked.reword(self._hooks, envelope, finish)
         return settle.settle(envelope, finish, self._clock.now(), self._settings.approval_timeout)
 
     def words(self, messages: Sequence[IncomingMessage]) -> str:
@@ -132,25 +145,33 @@ class ThreadOps:
         added = envelope.journal.messages or (await self._user_message(envelope, memory),)
         return ReasoningContext(
             system=await self._prefix(envelope, memory),
-            tools=self._tools(envelope),
+            tools=self._offer(envelope, memory).tools(added) if self._llm.supports_tools else (),
             history=memory.history,
             added=added,
         )
 
-    def _tools(self, envelope: Envelope) -> tuple[ToolDefinition, ...]:
-        if not self._llm.supports_tools:
-            return ()
-        return self._registry.offered_to(
-            is_operator=envelope.is_operator, local_tools_for=self._settings.local_tools_for
+    def _offer(self, envelope: Envelope, memory: ThreadMemory) -> ToolOffer:
+        audience = Audience.of(
+            is_operator=envelope.is_operator,
+            is_shared=envelope.chat_type.is_shared,
+            local_tools_for=self._settings.local_tools_for,
         )
+        return ToolOffer(self._registry, audience, self._skills, memory.told)
 
     async def _user_message(self, envelope: Envelope, memory: ThreadMemory) -> UserText:
         zone = prompt.zone_of(envelope.message, self._settings.zone)
         notes = await self._identity.notes(envelope.scope, zone)
-        news = notes if notes and prompt.notes_digest(notes) != memory.notes_digest else ""
         is_first = not memory.history and envelope.chat_type.is_shared
-        earlier = await self._surroundings.earlier(envelope.messages[0], prompt.MOST_EARLIER) if is_first else ()
-        return UserText(prompt.user_text(envelope.messages, envelope.turn.started_at, zone, news, earlier))
+        known = {skill.name for skill in memory.told.skills}
+        chosen = await self._skills.for_message("\n".join(message.text for message in envelope.messages))
+        fresh = [each for each in chosen if each.skill.name not in known]
+        news = prompt.News(
+            skills=tuple(each.skill for each in fresh),
+            skill_text="\n".join(each.text for each in fresh),
+            notes=notes if notes and prompt.notes_digest(notes) != memory.told.notes_digest else "",
+            earlier=await self._surroundings.earlier(envelope.messages[0], prompt.MOST_EARLIER) if is_first else (),
+        )
+        return UserText(prompt.user_text(envelope.messages, envelope.turn.started_at, zone, news))
 
     async def _prefix(self, envelope: Envelope, memory: ThreadMemory) -> str:
         """The thread's prefix as it was first rendered; anew only when a person edited a file it shows."""
@@ -165,8 +186,9 @@ class ThreadOps:
         self._memories.note_prefix(envelope.thread.id, rendered)
         return rendered.body
 
-    def _delegate(self, envelope: Envelope, journal: Journal) -> ChatDelegate:
+    async def _delegate(self, envelope: Envelope, journal: Journal) -> ChatDelegate:
         message = envelope.message
+        memory = await self._memories.current(envelope.thread)
         place = turn_place(envelope)
         tool_context = ToolContext(
             user=envelope.thread.user,
@@ -179,13 +201,16 @@ class ThreadOps:
             call_id="",
             zone=prompt.zone_of(message, self._settings.zone),
             now=envelope.turn.started_at,
+            model=envelope.model,
         )
+        is_live = message.address.channel in self._settings.live_channels and not self._hooks.may_change_replies
+        is_steered = BusyMode(envelope.thread.busy_mode or self._settings.busy_mode) is BusyMode.STEER
         rules = DispatchRules(
             max_iterations=self._settings.max_iterations,
             auto_approve=self._settings.auto_approve,
-            streams=message.address.channel in self._settings.live_channels,
+            streams=is_live,
             model=envelope.model,
-            steers=BusyMode(envelope.thread.busy_mode or self._settings.busy_mode) is BusyMode.STEER,
+            steers=is_steered and not self._hooks.may_change_messages,
         )
         return ChatDelegate(
             envelope,
@@ -196,6 +221,7 @@ class ThreadOps:
             safety=self._safety,
             journal=journal,
             live=self._live,
+            offer=self._offer(envelope, memory),
             rules=rules,
             count=partial(self._memories.note_count, envelope.thread.id),
         )
@@ -210,9 +236,9 @@ def turn_place(envelope: Envelope) -> TurnPlace:
 
 def _unreleased(envelope: Envelope) -> ApprovalState | None:
     """How the turn's question ended, where it ended without a yes."""
-    for state in envelope.decisions.values():
-        if state in (ApprovalState.DENIED, ApprovalState.EXPIRED, ApprovalState.CANCELLED):
-            return state
+    for decision in envelope.decisions.values():
+        if decision.state in (ApprovalState.DENIED, ApprovalState.EXPIRED, ApprovalState.CANCELLED):
+            return decision.state
     return None
 
 

@@ -197,12 +197,20 @@ def _last_texts(messages: Sequence[ChatMessage]) -> list[dict[str, str]]:
     return texts[::-1]
 
 
+_SECTIONS = (
+    ("[skills in use:", "[end of skills]"),
+    ("[notes of the day]", "[end of notes]"),
+    ("[said in this thread before", "[end of what was said]"),
+)
+"""What can stand between the first line and a person's words, in this order."""
+
+
 def spoken(text: str) -> str:
     """What a person said, without the bracketed lines that the program put in front."""
     lines = text.splitlines()
-    notes_end = next((index for index, line in enumerate(lines) if line == "[end of notes]"), None)
-    if notes_end is not None and lines[1:2] == ["[notes of the day]"]:
-        lines = lines[notes_end + 1 :]
+    for begin, end in _SECTIONS:
+        if lines[1:2] and lines[1].startswith(begin) and end in lines:
+            lines = [lines[0], *lines[lines.index(end) + 1 :]]
     in_front = sum(1 for _ in takewhile(lambda line: line.startswith("[") and line.endswith("]"), lines))
     return "\n".join(lines[in_front:]) if in_front < len(lines) else text
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -76,6 +77,18 @@ class Answer:
     approved: bool
     always: bool
     names: UUID | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What became of a question, and what it had shown: nothing else may run on its account."""
+
+    state: ApprovalState
+    display: Mapping[str, JsonValue]
+
+    def releases(self, display: Mapping[str, JsonValue]) -> bool:
+        """Whether a call that shows itself so was allowed."""
+        return self.state is ApprovalState.APPROVED and self.display == json.loads(json.dumps(dict(display)))
 
 
 @dataclass(frozen=True, slots=True)

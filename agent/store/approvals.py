@@ -8,7 +8,7 @@ from datetime import datetime
 
 from sqlalchemy import RowMapping, bindparam, func, insert, select, update
 
-from agent.model.approval import ApprovalState, ConsentPlace, PendingApproval
+from agent.model.approval import ApprovalState, ConsentPlace, Decision, PendingApproval
 from agent.model.ids import ApprovalId, ThreadId, TurnId, UserId
 from agent.model.session import TurnState
 from agent.store.base import Transaction
@@ -17,7 +17,9 @@ from agent.store.tables import approvals, turns
 from channels.message import Address
 
 _OPEN = select(approvals).where(approvals.c.thread_id == bindparam("thread"), approvals.c.state == ApprovalState.OPEN)
-_OF_TURN = select(approvals.c.call_id, approvals.c.state).where(approvals.c.turn_id == bindparam("turn"))
+_OF_TURN = select(approvals.c.call_id, approvals.c.state, approvals.c.display).where(
+    approvals.c.turn_id == bindparam("turn")
+)
 
 
 def add(tx: Transaction, pending: PendingApproval, address: Address) -> None:
@@ -72,10 +74,10 @@ def close(tx: Transaction, identifier: ApprovalId, state: ApprovalState, by: str
     return done.rowcount > 0
 
 
-def decisions(tx: Transaction, turn: TurnId) -> dict[str, ApprovalState]:
+def decisions(tx: Transaction, turn: TurnId) -> dict[str, Decision]:
     """What became of each question of a turn, by call id."""
     rows = tx.connection.execute(_OF_TURN, {"turn": turn})
-    return {row.call_id: ApprovalState(row.state) for row in rows}
+    return {row.call_id: Decision(ApprovalState(row.state), json.loads(row.display)) for row in rows}
 
 
 def asked(tx: Transaction, turn: TurnId) -> Sequence[tuple[str, ApprovalState]]:

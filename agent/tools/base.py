@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from pathlib import PurePosixPath
@@ -67,10 +67,16 @@ class PathScope:
 class ToolSpec:
     """A tool's name and rules. `arguments`' docstring and field descriptions are what the model reads.
 
-    `local`: touches the machine's shell or files, offered to the operator alone unless settings say otherwise.
-    `assess`: computes the approval from validated arguments, instead of `approval`.
-    `sensitive`: top-level argument names that are shown and logged as [REDACTED] only.
+    `assess`, `assess_effect`: compute approval and effect from validated arguments, instead of the fixed ones.
+    `told_address`: the address that a call asks. One that stands word for word in the conversation carries nothing out
+    of it, so it is asked without consent where `UNLESS_ALWAYS` would need it; None: this does not apply.
+    `check`: why validated arguments cannot be used, before anybody is asked about them; None if they can.
     `timeout`: the executor's limit for `run`.
+    `local`: touches the machine's shell or files, offered to the operator alone unless settings say otherwise.
+    `operator_only`, `private_only`: refused to everybody else; refused in shared chats.
+    `rare`: not in the prompt before it was found with `tool_search`. A call by name works at any time.
+    `sensitive`: top-level argument names that are shown and logged as [REDACTED] only.
+    `schema`: what the model sees in place of the schema of `arguments`, for tools that other programs describe.
     """
 
     name: str
@@ -79,15 +85,57 @@ class ToolSpec:
     effect: Effect
     approval: Approval = Approval.NEVER
     assess: Callable[[Any], Approval] | None = None
+    assess_effect: Callable[[Any], Effect] | None = None
+    told_address: Callable[[Any], str | None] | None = None
+    check: Callable[[Any], str | None] | None = None
     timeout: timedelta = timedelta(seconds=60)
     rate: RateLimit | None = None
     local: bool = False
+    operator_only: bool = False
+    private_only: bool = False
+    rare: bool = False
     sensitive: frozenset[str] = frozenset()
+    schema: Mapping[str, JsonValue] | None = None
+
+
+class IterationBudget:
+    """How many model calls a turn may make, its subagents' included. One for each turn, shared by all that it starts."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.own = 0
+        """Rounds of the turn itself."""
+        self.lent = 0
+        """Rounds of its subagents."""
+
+    @property
+    def left(self) -> int:
+        return max(0, self.limit - self.own - self.lent)
+
+    def lend(self) -> bool:
+        """Take a round for a subagent. False if only the one is left that the turn needs for its own answer."""
+        if self.left <= 1:
+            return False
+        self.lent += 1
+        return True
+
+
+class Consents(Protocol):
+    """What the person has allowed for good."""
+
+    async def allows(self, tool: str) -> bool:
+        """Whether a call that asks unless it was allowed may run without being asked about now."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
 class ToolContext:
-    """Who runs a tool, where, and on whose files."""
+    """Who runs a tool, where, and on whose files. `origin` is "chat", "task" or "job:ID".
+
+    `model` is what the turn asks, if not the settings' choice.
+
+    `budget` and `consents` are there for tools that ask a model themselves; without them such a tool refuses.
+    """
 
     user: UserId
     is_operator: bool
@@ -99,7 +147,10 @@ class ToolContext:
     call_id: str
     zone: ZoneInfo
     now: datetime
-    extra: Mapping[str, JsonValue] = field(default_factory=dict)
+    origin: str = "chat"
+    model: str | None = None
+    budget: IterationBudget | None = None
+    consents: Consents | None = None
 
 
 A = TypeVar("A", bound=BaseModel, contravariant=True)

@@ -1,4 +1,8 @@
-"""The one way a tool is run: look up, validate, screen, limit, run, keep, present. Chat, jobs and routines use it."""
+"""The one way a tool is run, for chats, subagents, jobs and routines.
+
+look up -> screen -> coerce and validate -> hooks that may refuse -> consent computed from what will run -> (asking is
+the caller's) -> rate limit -> run, in its time -> hooks that see the result -> archive -> screen and wrap
+"""
 
 from __future__ import annotations
 
@@ -6,17 +10,18 @@ import asyncio
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Protocol, assert_never
 
 import structlog
 from pydantic import BaseModel, ValidationError
 
+from agent.hooks.base import PassedCall, Stopped, ToolEvent
 from agent.llm.messages import ToolResult
 from agent.model.tool_call import JsonValue, ToolCall, ToolOutput
 from agent.store.errors import StoreError
-from agent.tools.base import Approval, PathScope, ToolContext, ToolSpec
+from agent.tools.base import Approval, Effect, PathScope, ToolContext, ToolSpec
 from agent.tools.rates import RateWindows
-from agent.tools.registry import AnyTool, LocalToolsFor, ToolRegistry, may_use_local
+from agent.tools.registry import AnyTool, Audience, LocalToolsFor, ToolRegistry
 from agent.tools.schema import coerce, fault_text
 from channels.text import whole_text
 
@@ -41,8 +46,31 @@ class Safety(Protocol):
         ...
 
 
+class Hooks(Protocol):
+    """What may refuse or change a call, and what is told of its result. Nothing of it raises."""
+
+    async def before_tool(self, event: ToolEvent) -> PassedCall | Stopped: ...
+
+    async def transform_result(self, tool: str, arguments: Mapping[str, JsonValue], result: str) -> str: ...
+
+    async def after_tool(self, tool: str, arguments: Mapping[str, JsonValue], result: str, failed: bool) -> None: ...
+
+
+class NoHooks:
+    """Stands in where there are none."""
+
+    async def before_tool(self, event: ToolEvent) -> PassedCall | Stopped:
+        return PassedCall()
+
+    async def transform_result(self, tool: str, arguments: Mapping[str, JsonValue], result: str) -> str:
+        return result
+
+    async def after_tool(self, tool: str, arguments: Mapping[str, JsonValue], result: str, failed: bool) -> None:
+        return None
+
+
 class Archive(Protocol):
-    """Where the full text of an output goes that is too long to be shown."""
+    """Where the full text of an output goes of which the model sees less, or something else."""
 
     async def keep(self, context: ToolContext, name: str, text: str) -> None: ...
 
@@ -60,6 +88,11 @@ class Prepared:
     @property
     def spec(self) -> ToolSpec:
         return self.tool.spec
+
+    @property
+    def effect(self) -> Effect:
+        assess = self.spec.assess_effect
+        return self.spec.effect if assess is None else assess(self.arguments)
 
     @property
     def scope(self) -> PathScope | None:
@@ -86,6 +119,7 @@ class ToolExecutor:
         archive: Archive | None,
         local_tools_for: LocalToolsFor,
         output_limit_bytes: int,
+        hooks: Hooks | None = None,
     ) -> None:
         self._registry = registry
         self._safety = safety
@@ -93,8 +127,9 @@ class ToolExecutor:
         self._archive = archive
         self._local_tools_for = local_tools_for
         self._output_limit_bytes = output_limit_bytes
+        self._hooks = hooks or NoHooks()
 
-    def prepare(self, call: ToolCall, context: ToolContext) -> Prepared | Refusal:
+    async def prepare(self, call: ToolCall, context: ToolContext) -> Prepared | Refusal:
         """Everything that is decided before a call runs, or before a person is asked about it."""
         tool = self._registry.get(call.name)
         if tool is None:
@@ -105,19 +140,42 @@ class ToolExecutor:
             return _refused(
                 call, "its arguments were no JSON object, so it was not run. Send one complete JSON object."
             )
-        if tool.spec.local and not self._may_use_local(context):
-            return _refused(
-                call, "it works on the operator's machine and is not available to this person. It was not run."
-            )
+        if (reason := self._audience(context).refusal(tool.spec)) is not None:
+            return _refused(call, reason)
+        prepared = self._validated(call, tool)
+        return await self._past_hooks(prepared, context) if isinstance(prepared, Prepared) else prepared
+
+    def _validated(self, call: ToolCall, tool: AnyTool) -> Prepared | Refusal:
+        spec = tool.spec
         if (reason := self._safety.check_arguments(call.name, call.arguments)) is not None:
             return _refused(call, reason)
         schema = self._registry.schema(call.name)
         try:
-            arguments = tool.spec.arguments.model_validate(coerce(call.arguments, schema))
+            arguments = spec.arguments.model_validate(coerce(call.arguments, schema))
         except ValidationError as error:
             return _refused(call, fault_text(error, schema))
-        display = self._safety.redact_arguments(tool.spec.sensitive, call.arguments)
-        return Prepared(call, tool, arguments, _approval(tool.spec, arguments), display)
+        if spec.check is not None and (reason := spec.check(arguments)) is not None:
+            return _refused(call, reason)
+        display = self._safety.redact_arguments(spec.sensitive, call.arguments)
+        return Prepared(call, tool, arguments, _approval(spec, arguments), display)
+
+    async def _past_hooks(self, prepared: Prepared, context: ToolContext) -> Prepared | Refusal:
+        """The call as hooks leave it. What they change is validated anew; masked arguments stay as they were."""
+        call, shown = prepared.call, prepared.display
+        match await self._hooks.before_tool(ToolEvent(call.name, shown, context.user, context.origin)):
+            case PassedCall(changes=changes):
+                if changes is None:
+                    return prepared
+                kept = {
+                    name: call.arguments[name] if name in call.arguments and value == shown.get(name) else value
+                    for name, value in changes.items()
+                }
+                return self._validated(replace(call, arguments=kept), prepared.tool)
+            case Stopped(reason=reason, by_fault=by_fault):
+                kind = "blocked by hook policy" if by_fault else "refused by a hook"
+                return _refused(call, f"{kind}: {reason} It was not run.")
+            case unreachable:
+                assert_never(unreachable)
 
     async def run(self, prepared: Prepared, context: ToolContext) -> ToolOutput:
         """Run a call whose approval, if it needs one, was given. Faults of the tool come back as error outputs."""
@@ -126,7 +184,11 @@ class ToolExecutor:
             seconds = math.ceil(wait.total_seconds())
             return ToolOutput(f"called too often; possible again in {seconds} s. It was not run.", is_error=True)
         output = await self._guarded(prepared, context)
-        await self._keep(spec.name, output, context)
+        changed = await self._hooks.transform_result(spec.name, prepared.display, output.text)
+        is_whole = changed == output.text and not self._is_too_long(output.text)
+        if not is_whole and await self._keep(spec.name, output, context):
+            output = replace(output, text=changed)  # one that could not be kept is shown as it is
+        await self._hooks.after_tool(spec.name, prepared.display, output.text, output.is_error)
         return output
 
     def present(self, call: ToolCall, output: ToolOutput) -> ToolResult:
@@ -152,18 +214,26 @@ class ToolExecutor:
             log.error("tool_failed", tool=spec.name, error=type(error).__name__)
             return ToolOutput(f"an unexpected {type(error).__name__}. Try it another way.", is_error=True)
 
-    async def _keep(self, name: str, output: ToolOutput, context: ToolContext) -> None:
-        if self._archive is None or len(output.text) * 4 <= self._output_limit_bytes:
-            return  # no character takes more than four bytes
-        if len(output.text.encode("utf-8", "replace")) <= self._output_limit_bytes:
-            return
+    async def _keep(self, name: str, output: ToolOutput, context: ToolContext) -> bool:
+        """Put the original away; False if that failed."""
+        if self._archive is None:
+            return True
         try:
             await self._archive.keep(context, name, output.text)
         except StoreError as error:
             log.error("tool_output_not_archived", tool=name, error=type(error).__name__)
+            return False
+        return True
 
-    def _may_use_local(self, context: ToolContext) -> bool:
-        return may_use_local(is_operator=context.is_operator, local_tools_for=self._local_tools_for)
+    def _is_too_long(self, text: str) -> bool:
+        if len(text) * 4 <= self._output_limit_bytes:
+            return False  # no character takes more than four bytes
+        return len(text.encode("utf-8", "replace")) > self._output_limit_bytes
+
+    def _audience(self, context: ToolContext) -> Audience:
+        return Audience.of(
+            is_operator=context.is_operator, is_shared=context.is_shared, local_tools_for=self._local_tools_for
+        )
 
 
 def _approval(spec: ToolSpec, arguments: BaseModel) -> Approval:

@@ -17,8 +17,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from agent.tools.builtin.web_address import IPAddress, Unreachable
-from agent.tools.builtin.web_client import MOST_BYTES, MOST_REDIRECTS, WebClient
+from agent.net.address import IPAddress, Unreachable
+from agent.net.client import MOST_BYTES, MOST_REDIRECTS, WebClient
 
 HERE = ipaddress.ip_address("127.0.0.1")
 ELSEWHERE = ipaddress.ip_address("127.0.0.9")  # stands for an address that may not be reached

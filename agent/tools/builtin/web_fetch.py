@@ -9,9 +9,9 @@ from typing import ClassVar
 from pydantic import Field
 
 from agent.model.tool_call import ToolOutput
+from agent.net.address import Unreachable, holds_credential, spellings
+from agent.net.page import Page, page_text
 from agent.tools.base import Approval, Effect, PathScope, RateLimit, ToolContext, ToolSpec
-from agent.tools.builtin.web_address import Unreachable, holds_credential, spellings
-from agent.tools.builtin.web_page import Page, page_text
 from agent.tools.schema import Arguments
 
 Get = Callable[[str], Awaitable[Page]]
@@ -65,6 +65,6 @@ class WebFetch:
 
 async def get_from_the_web(url: str) -> Page:
     """Asks the internet. The HTTP client loads at the first call."""
-    from agent.tools.builtin.web_client import WebClient
+    from agent.net.client import WebClient
 
     return await WebClient().get(url)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sqlalchemy import event
 
 from agent.conversation.memories import Counted, ThreadMemories
-from agent.conversation.prompt import notes_digest, user_text
+from agent.conversation.prompt import News, notes_digest, user_text
 from agent.llm.messages import AssistantTurn, ChatMessage, UserText
 from agent.model.history import HistoryView
 from agent.model.ids import ThreadId
@@ -225,7 +225,7 @@ async def test_thread_used_longest_ago_is_forgotten_first() -> None:
 
 # -- notes of the day -----------------------------------------------------------------------------------------------
 def telling(notes: str) -> UserText:
-    return UserText(user_text([make_message("hello")], NOON, ZoneInfo("UTC"), notes))
+    return UserText(user_text([make_message("hello")], NOON, ZoneInfo("UTC"), News(notes=notes)))
 
 
 async def test_notes_count_as_told_when_the_history_holds_them(conversation: Conversation) -> None:
@@ -233,7 +233,7 @@ async def test_notes_count_as_told_when_the_history_holds_them(conversation: Con
     entries = (telling(NOTES), AssistantTurn("ok"))
     thread, view = await conversation.turn(*entries)
     await memories.load(replace(thread, view=HistoryView()))
-    assert (await memories.current(thread)).notes_digest == ""
+    assert (await memories.current(thread)).told.notes_digest == ""
     memories.extend(thread.id, view, entries)
     later = (UserText("more"), AssistantTurn("ok"))
     _, view = await conversation.turn(*later)
@@ -241,7 +241,7 @@ async def test_notes_count_as_told_when_the_history_holds_them(conversation: Con
 
     known = memories.known(thread.id)
     assert known is not None
-    assert known.notes_digest == notes_digest(NOTES)
+    assert known.told.notes_digest == notes_digest(NOTES)
     assert (await ThreadMemories(conversation.store).load(await conversation.thread())) == known
 
 
@@ -250,12 +250,12 @@ async def test_notes_that_were_left_out_are_news_again(conversation: Conversatio
     _, view = await conversation.exchange("b")
     memories, thread = ThreadMemories(conversation.store), await conversation.thread()
     memory = await memories.load(thread)
-    assert memory.notes_digest == notes_digest(NOTES)
+    assert memory.told.notes_digest == notes_digest(NOTES)
     memories.swap(thread.id, view.last(2), memory.history[-2:])
 
     known = memories.known(thread.id)
     assert known is not None
-    assert known.notes_digest == ""
+    assert known.told.notes_digest == ""
 
 
 async def test_notes_that_another_process_told_are_no_news(conversation: Conversation) -> None:
@@ -264,7 +264,7 @@ async def test_notes_that_another_process_told_are_no_news(conversation: Convers
     await memories.load(await conversation.thread())
     await conversation.turn(telling(NOTES), AssistantTurn("ok"))
 
-    assert (await memories.load(await conversation.thread())).notes_digest == notes_digest(NOTES)
+    assert (await memories.load(await conversation.thread())).told.notes_digest == notes_digest(NOTES)
 
 
 # -- any way of events ----------------------------------------------------------------------------------------------

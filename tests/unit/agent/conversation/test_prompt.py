@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.conversation.prompt import PromptFacts, is_silent, notes_digest, system_prompt, user_text, zone_of
+from agent.conversation.prompt import News, PromptFacts, is_silent, notes_digest, system_prompt, user_text, zone_of
 from channels.message import Attachment, AttachmentKind, ChatType, IncomingMessage, MessageMetadata
 from tests.support.builders import NOON, make_message
 
@@ -63,7 +63,7 @@ def test_quick_messages_are_told_in_order() -> None:
 
 
 def test_notes_stand_between_the_facts_and_the_words() -> None:
-    text = user_text([make_message("hi")], NOON, UTC, notes="buy milk")
+    text = user_text([make_message("hi")], NOON, UTC, News(notes="buy milk"))
 
     assert text.endswith("\n[notes of the day]\nbuy milk\n[end of notes]\nhi")
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.conversation.prompt import user_text
+from agent.conversation.prompt import News, user_text
 from agent.llm.base import Completion, CompletionRequest, ToolDefinition
 from agent.llm.complexity import Tier, dimensions, score, tier_of
 from agent.llm.errors import BudgetExceeded, ContextTooLong, LLMError, ModelUnavailable, TransientError
@@ -104,7 +104,7 @@ def test_every_text_has_a_score_from_0_to_100(text: str) -> None:
 def test_the_context_line_and_the_notes_in_front_of_a_persons_words_do_not_count() -> None:
     message = make_message("hello")
 
-    told = user_text([message], NOON, ZoneInfo("Europe/Berlin"), notes=HARD)
+    told = user_text([message], NOON, ZoneInfo("Europe/Berlin"), News(notes=HARD))
 
     assert route_of(ask(told)) is Route.CHEAP
 

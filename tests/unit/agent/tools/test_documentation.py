@@ -24,7 +24,7 @@ async def test_the_tool_of_the_documentation_runs_as_it_is_printed() -> None:
         ToolRegistry([tool()]), PlainSafety(), RateWindows(FakeClock()), None, LocalToolsFor.OPERATOR, 100_000
     )
 
-    prepared = executor.prepare(ToolCall("c1", "roll_dice", {"sides": "2"}), make_context())
+    prepared = await executor.prepare(ToolCall("c1", "roll_dice", {"sides": "2"}), make_context())
     assert isinstance(prepared, Prepared)
     output = await executor.run(prepared, make_context())
 

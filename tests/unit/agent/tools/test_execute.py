@@ -89,14 +89,14 @@ def call(**arguments: object) -> ToolCall:
     return ToolCall("c1", "probe", arguments)
 
 
-def prepared(executor: ToolExecutor, asked: ToolCall, context: ToolContext | None = None) -> Prepared:
-    result = executor.prepare(asked, context or make_context())
+async def prepared(executor: ToolExecutor, asked: ToolCall, context: ToolContext | None = None) -> Prepared:
+    result = await executor.prepare(asked, context or make_context())
     assert isinstance(result, Prepared), result
     return result
 
 
-def refused(executor: ToolExecutor, asked: ToolCall, context: ToolContext | None = None) -> str:
-    result = executor.prepare(asked, context or make_context())
+async def refused(executor: ToolExecutor, asked: ToolCall, context: ToolContext | None = None) -> str:
+    result = await executor.prepare(asked, context or make_context())
     assert isinstance(result, Refusal)
     assert result.output.is_error
     return result.output.text
@@ -106,29 +106,29 @@ async def test_a_call_is_coerced_validated_and_run() -> None:
     probe = Probe()
     executor = make_executor(probe)
 
-    output = await executor.run(prepared(executor, call(count="5")), make_context())
+    output = await executor.run(await prepared(executor, call(count="5")), make_context())
 
     assert output == ToolOutput("done")
     assert probe.ran == [5]
 
 
-def test_an_unknown_tool_is_refused_with_similar_names() -> None:
-    text = refused(make_executor(Probe()), ToolCall("c", "prob", {}))
+async def test_an_unknown_tool_is_refused_with_similar_names() -> None:
+    text = await refused(make_executor(Probe()), ToolCall("c", "prob", {}))
 
     assert "not found" in text
     assert "probe" in text
 
 
-def test_malformed_arguments_are_never_run_as_empty_ones() -> None:
-    assert "JSON" in refused(make_executor(Probe()), ToolCall("c", "probe", {}, malformed='{"count": 1'))
+async def test_malformed_arguments_are_never_run_as_empty_ones() -> None:
+    assert "JSON" in await refused(make_executor(Probe()), ToolCall("c", "probe", {}, malformed='{"count": 1'))
 
 
-def test_wrong_arguments_are_explained() -> None:
-    assert "'pace' is unknown" in refused(make_executor(Probe()), call(pace=1))
+async def test_wrong_arguments_are_explained() -> None:
+    assert "'pace' is unknown" in await refused(make_executor(Probe()), call(pace=1))
 
 
-def test_arguments_that_safety_refuses_are_not_run() -> None:
-    assert refused(make_executor(Probe()), call(secret="forbidden")) == "refused by safety"
+async def test_arguments_that_safety_refuses_are_not_run() -> None:
+    assert await refused(make_executor(Probe()), call(secret="forbidden")) == "refused by safety"
 
 
 @pytest.mark.parametrize(
@@ -139,22 +139,22 @@ def test_arguments_that_safety_refuses_are_not_run() -> None:
         (LocalToolsFor.EVERYONE, False, True),
     ],
 )
-def test_a_local_tool_called_by_name_is_refused_to_others(
+async def test_a_local_tool_called_by_name_is_refused_to_others(
     local_tools_for: LocalToolsFor, is_operator: bool, runs: bool
 ) -> None:
     executor = make_executor(Probe(local=True), local_tools_for=local_tools_for)
 
-    result = executor.prepare(call(), make_context(ANN, is_operator=is_operator))
+    result = await executor.prepare(call(), make_context(ANN, is_operator=is_operator))
 
     assert isinstance(result, Prepared) is runs
     if isinstance(result, Refusal):
         assert "operator" in result.output.text
 
 
-def test_the_approval_is_computed_from_the_real_arguments_and_secrets_are_not_shown() -> None:
+async def test_the_approval_is_computed_from_the_real_arguments_and_secrets_are_not_shown() -> None:
     executor = make_executor(Probe())
 
-    mild, wild = prepared(executor, call(count=1)), prepared(executor, call(count="9", secret="s3cret"))
+    mild, wild = await prepared(executor, call(count=1)), await prepared(executor, call(count="9", secret="s3cret"))
 
     assert (mild.approval, wild.approval) == (Approval.NEVER, Approval.ALWAYS)
     assert wild.display == {"count": "9", "secret": "[REDACTED]"}
@@ -163,7 +163,7 @@ def test_the_approval_is_computed_from_the_real_arguments_and_secrets_are_not_sh
 async def test_a_fault_of_a_tool_is_an_error_without_the_faults_text() -> None:
     executor = make_executor(Probe(fault=RuntimeError("/home/ann/secret path")))
 
-    output = await executor.run(prepared(executor, call()), make_context())
+    output = await executor.run(await prepared(executor, call()), make_context())
 
     assert output.is_error
     assert "RuntimeError" in output.text
@@ -174,7 +174,7 @@ async def test_half_a_character_in_an_output_is_replaced_before_it_is_kept() -> 
     archive = ListArchive()
     executor = make_executor(Probe("half a character: \ud83d" + "x" * 200), archive=archive)
 
-    output = await executor.run(prepared(executor, call()), make_context(ANN))
+    output = await executor.run(await prepared(executor, call()), make_context(ANN))
 
     assert output.text.startswith("half a character: \ufffdx")
     assert archive.kept == [output.text]
@@ -183,7 +183,7 @@ async def test_half_a_character_in_an_output_is_replaced_before_it_is_kept() -> 
 async def test_a_tool_that_hangs_is_stopped_and_the_limit_is_named() -> None:
     executor = make_executor(Probe(hangs=True))
 
-    output = await executor.run(prepared(executor, call()), make_context())
+    output = await executor.run(await prepared(executor, call()), make_context())
 
     assert output.is_error
     assert "0.01 s" in output.text
@@ -192,7 +192,7 @@ async def test_a_tool_that_hangs_is_stopped_and_the_limit_is_named() -> None:
 async def test_a_tools_own_time_out_is_not_taken_for_the_limit() -> None:
     executor = make_executor(Probe(fault=TimeoutError()))
 
-    output = await executor.run(prepared(executor, call()), make_context())
+    output = await executor.run(await prepared(executor, call()), make_context())
 
     assert output.is_error
     assert "60" not in output.text
@@ -202,14 +202,14 @@ async def test_cancelling_a_turn_cancels_its_tool() -> None:
     executor = make_executor(Probe(fault=asyncio.CancelledError()))
 
     with pytest.raises(asyncio.CancelledError):
-        await executor.run(prepared(executor, call()), make_context())
+        await executor.run(await prepared(executor, call()), make_context())
 
 
 async def test_calls_beyond_the_rate_are_not_run() -> None:
     probe = Probe(rate=RateLimit(per_minute=1, per_hour=10))
     executor = make_executor(probe)
 
-    outputs = [await executor.run(prepared(executor, call()), make_context()) for _ in range(2)]
+    outputs = [await executor.run(await prepared(executor, call()), make_context()) for _ in range(2)]
 
     assert [output.is_error for output in outputs] == [False, True]
     assert "60 s" in outputs[1].text
@@ -220,7 +220,7 @@ async def test_an_output_that_will_be_cut_is_archived_whole_and_a_short_one_is_n
     archive = ListArchive()
     for text in ("ä" * 51, "a" * 101, "ä" * 50):
         executor = make_executor(Probe(output=text), archive)
-        await executor.run(prepared(executor, call()), make_context())
+        await executor.run(await prepared(executor, call()), make_context())
 
     assert archive.kept == ["ä" * 51, "a" * 101]
 
@@ -228,7 +228,7 @@ async def test_an_output_that_will_be_cut_is_archived_whole_and_a_short_one_is_n
 async def test_an_archive_that_is_down_does_not_undo_what_the_tool_did() -> None:
     executor = make_executor(Probe(output="x" * 200), ListArchive(is_down=True))
 
-    assert (await executor.run(prepared(executor, call()), make_context())).text == "x" * 200
+    assert (await executor.run(await prepared(executor, call()), make_context())).text == "x" * 200
 
 
 def test_results_and_errors_alike_pass_the_safety_layer() -> None:

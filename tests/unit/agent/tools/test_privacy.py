@@ -88,7 +88,7 @@ def planted() -> Iterator[tuple[Path, ToolExecutor]]:
 
 
 async def ask(executor: ToolExecutor, call: ToolCall, context: ToolContext) -> str:
-    prepared = executor.prepare(call, context)
+    prepared = await executor.prepare(call, context)
     output = await executor.run(prepared, context) if isinstance(prepared, Prepared) else prepared.output
     return executor.present(call, output).text
 

@@ -10,7 +10,7 @@ from agent.store.search import SEARCH_DDL, SearchIndex
 from agent.tools.base import Approval, Effect, ToolContext, ToolSpec
 from agent.tools.builtin import basic_tools, file_tools
 from agent.tools.builtin.echo import Echo
-from agent.tools.registry import PROTECTED, LocalToolsFor, ToolRegistry
+from agent.tools.registry import PROTECTED, Audience, LocalToolsFor, ToolRegistry
 from agent.workspace.workspace import FolderWorkspace
 from tests.support.fake_clock import FakeClock
 from tests.support.memory_store import MemoryStore
@@ -33,9 +33,13 @@ def registry(tmp_path: Path) -> ToolRegistry:
     )
 
 
+def audience(is_operator: bool, local_tools_for: LocalToolsFor) -> Audience:
+    return Audience.of(is_operator=is_operator, is_shared=False, local_tools_for=local_tools_for)
+
+
 def test_local_tools_are_offered_to_the_operator_alone_unless_everybody_may(registry: ToolRegistry) -> None:
     def offered(is_operator: bool, local_tools_for: LocalToolsFor) -> set[str]:
-        return {tool.name for tool in registry.offered_to(is_operator=is_operator, local_tools_for=local_tools_for)}
+        return {tool.name for tool in registry.offered_to(audience(is_operator, local_tools_for))}
 
     assert offered(True, LocalToolsFor.OPERATOR) >= FILE_TOOLS
     assert offered(False, LocalToolsFor.EVERYONE) >= FILE_TOOLS
@@ -44,14 +48,14 @@ def test_local_tools_are_offered_to_the_operator_alone_unless_everybody_may(regi
 
 
 def test_definitions_are_sorted_and_the_same_objects_each_time(registry: ToolRegistry) -> None:
-    first = registry.offered_to(is_operator=True, local_tools_for=LocalToolsFor.OPERATOR)
+    first = registry.offered_to(audience(True, LocalToolsFor.OPERATOR))
 
     assert [tool.name for tool in first] == sorted(tool.name for tool in first)
-    assert registry.offered_to(is_operator=True, local_tools_for=LocalToolsFor.EVERYONE) is first
+    assert registry.offered_to(audience(True, LocalToolsFor.EVERYONE)) is first
 
 
 def test_the_default_tools_cost_less_than_five_kilobytes_of_prompt(registry: ToolRegistry) -> None:
-    offered = registry.offered_to(is_operator=True, local_tools_for=LocalToolsFor.OPERATOR)
+    offered = registry.offered_to(audience(True, LocalToolsFor.OPERATOR))
 
     assert sum(len(tool.description) + len(json.dumps(tool.parameters)) for tool in offered) < 4_500
 
@@ -68,7 +72,7 @@ def test_an_extension_cannot_take_a_built_in_name(registry: ToolRegistry) -> Non
 
 def test_an_extension_comes_and_goes(registry: ToolRegistry) -> None:
     def names() -> set[str]:
-        offered = registry.offered_to(is_operator=False, local_tools_for=LocalToolsFor.OPERATOR)
+        offered = registry.offered_to(audience(False, LocalToolsFor.OPERATOR))
         return {tool.name for tool in offered}
 
     assert registry.register(Probe())
@@ -79,7 +83,7 @@ def test_an_extension_comes_and_goes(registry: ToolRegistry) -> None:
 
 
 def test_two_built_in_tools_of_one_name_are_a_mistake() -> None:
-    with pytest.raises(ValueError, match="share a name"):
+    with pytest.raises(ValueError, match="share the name"):
         ToolRegistry([Echo(), Echo()])
 
 

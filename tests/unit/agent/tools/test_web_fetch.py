@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent.net.address import LONGEST_URL, Unreachable, check_url, holds_credential, is_public
+from agent.net.page import MOST_HTML_BYTES, Page, page_text
 from agent.tools.base import Approval
-from agent.tools.builtin.web_address import LONGEST_URL, Unreachable, check_url, holds_credential, is_public
 from agent.tools.builtin.web_fetch import WebFetch, WebFetchArguments
-from agent.tools.builtin.web_page import MOST_HTML_BYTES, Page, page_text
 from agent.workspace.scope import OperatorScope
 from tests.support.tool_context import make_context
 

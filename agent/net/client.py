@@ -16,8 +16,8 @@ import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
-from agent.tools.builtin.web_address import IPAddress, Unreachable, check_url, is_public
-from agent.tools.builtin.web_page import Page
+from agent.net.address import IPAddress, Unreachable, check_url, is_public
+from agent.net.page import Page
 
 TIMEOUT = timedelta(seconds=30)
 MOST_BYTES = 5 * 1024 * 1024
