@@ -16,20 +16,21 @@ from functools import partial
 import structlog
 
 from agent.clock import Clock
-from agent.store import conversations, facts, outbox
+from agent.store import blobs, conversations, facts, outbox
 from agent.store.base import Store, Transaction
 from agent.store.errors import StoreError
 from agent.store.outbox import Parcel, SendState
 from bot.supervise import supervise
 from channels.base import Accept, CatchesUp, Channel, ChannelHealth, ChannelState, ReportsMigration, Uncertain
 from channels.errors import ChannelError, Migrated, RateLimited, Rejected, Unauthorized, Unavailable
-from channels.message import Address, EarlierMessage, IncomingMessage
+from channels.message import Address, EarlierMessage, IncomingMessage, OutgoingFile
 
 log = structlog.get_logger(__name__)
 
 FIRST_WAIT = timedelta(seconds=1)
 LONGEST_WAIT = timedelta(seconds=60)
 KEEP_EVERY = timedelta(seconds=30)
+PRUNE_EVERY = timedelta(minutes=50)
 GIVE_UP_AFTER = 50
 """Tries of one message before it is given up: with the waits above, most of an hour of a platform being away."""
 
@@ -86,6 +87,25 @@ class Gateway:
             return None
         return Address(channel=channel, chat_id=chat_id)
 
+    @property
+    def channels(self) -> tuple[str, ...]:
+        """The names of the channels."""
+        return tuple(self._channels)
+
+    async def place_of(self, channel: str, target: str) -> Address | None:
+        """Where to reach `target`: the private chat with a user of that id, else the chat of that id.
+
+        None where the platform cannot be asked now.
+        """
+        try:
+            chat_id = await self._channels[channel].open_private_chat(target)
+        except Rejected:
+            chat_id = target  # no user: the platform itself refuses a chat that does not exist
+        except ChannelError as error:
+            log.warning("target_unknown", channel=channel, reason=str(error))
+            return None
+        return Address(channel=channel, chat_id=chat_id)
+
     async def earlier(self, message: IncomingMessage, limit: int) -> tuple[EarlierMessage, ...]:
         """What was said in a thread before `message`."""
         channel = self._channels.get(message.address.channel)
@@ -112,6 +132,14 @@ class Gateway:
                 if seen != self._kept_seen.get(name):
                     await self._store.write(partial(facts.put, name=_seen(name), value=seen))
                     self._kept_seen[name] = seen
+
+    async def prune_files(self) -> None:
+        """Now and then, until cancelled, remove the contents of files that no message needs any more."""
+        while True:
+            await self._clock.sleep(PRUNE_EVERY)
+            removed = await self._store.write(partial(blobs.prune, now=self._clock.now()))
+            if removed:
+                log.info("sent_files_removed", files=removed)
 
     # -- delivering ----------------------------------------------------------------------------------------------
     @property
@@ -176,8 +204,11 @@ class Gateway:
             try:
                 if parcel.not_before is not None and (left := parcel.not_before - self._clock.now()) > timedelta(0):
                     await self._clock.sleep(left)
-                if parcel.state is SendState.SENDING and not await self._may_send_again(channel, parcel):
-                    return
+                if parcel.state is SendState.SENDING:
+                    settled = await self._settled(channel, parcel)
+                    if settled is None:
+                        return
+                    parcel = settled
                 verdict = await self._try(channel, parcel)
             except StoreError as error:
                 log.error("store_unavailable", reason=str(error))
@@ -190,18 +221,19 @@ class Gateway:
                 case _Done():
                     return
 
-    async def _may_send_again(self, channel: Channel, parcel: Parcel) -> bool:
-        """Settle a message whose sending a crash cut off."""
-        verdict = await channel.settle(parcel.message, _Delivery(self._store, parcel))
+    async def _settled(self, channel: Channel, parcel: Parcel) -> Parcel | None:
+        """Settle a message whose sending a crash cut off: what is still to be sent of it, None for nothing."""
+        delivery = _Delivery(self._store, parcel)
+        verdict = await channel.settle(parcel.message, delivery)
         log.warning("send_was_cut_off", channel=channel.name, verdict=verdict.value, message_id=str(parcel.message.id))
         match verdict:
             case Uncertain.RESEND:
-                return True
+                return replace(parcel, sent=delivery.sent)
             case Uncertain.SENT:
-                await self._finish(parcel, SendState.SENT, parcel.sent)
+                await self._finish(parcel, SendState.SENT, delivery.sent)
             case Uncertain.SKIP:
-                await self._finish(parcel, SendState.SKIPPED, parcel.sent, "cut off by a crash; not sent again")
-        return False
+                await self._finish(parcel, SendState.SKIPPED, delivery.sent, "cut off by a crash; not sent again")
+        return None
 
     async def _try(self, channel: Channel, parcel: Parcel) -> Parcel | _Done:
         """One try: done, or the parcel as it stands for the next one."""
@@ -241,9 +273,12 @@ class Gateway:
 
     async def _again(self, channel: Channel, parcel: Parcel, error: Unavailable) -> Parcel | _Done:
         """After a fault of the platform. Where the message may have arrived, it is looked up if that can be done."""
-        if error.maybe_sent and await channel.settle(parcel.message, _Delivery(self._store, parcel)) is Uncertain.SENT:
-            await self._finish(parcel, SendState.SENT, parcel.sent)
-            return _Done()
+        if error.maybe_sent:
+            delivery = _Delivery(self._store, parcel)
+            if await channel.settle(parcel.message, delivery) is Uncertain.SENT:
+                await self._finish(parcel, SendState.SENT, delivery.sent)
+                return _Done()
+            parcel = replace(parcel, sent=delivery.sent)
         wait: timedelta = min(FIRST_WAIT * 2 ** min(parcel.attempts - 1, 10), LONGEST_WAIT)
         return await self._later(parcel, wait)
 
@@ -295,6 +330,12 @@ class _Delivery:
     async def record(self, platform_id: str) -> None:
         self._parcel = parcel = replace(self._parcel, sent=(*self._parcel.sent, platform_id))
         await self._store.write(lambda tx: outbox.mark(tx, parcel, SendState.SENDING))
+
+    async def read_file(self, file: OutgoingFile) -> bytes:
+        data = await self._store.read(partial(blobs.get, digest=file.digest))
+        if data is None:
+            raise Rejected(self._parcel.message.address.channel, "the content of a file is no longer there")
+        return data
 
 
 def _seen(channel: str) -> str:

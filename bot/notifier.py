@@ -43,10 +43,15 @@ class OperatorNotifier:
 
     async def notify_operator(self, text: str) -> bool:
         """Put the text into the outbox for each target; False if there is none."""
-        found = [address for target in self._targets.candidates() if (address := await self._address(*target))]
+        found = await self.addresses(None)
         for address in found:
             await self._store.write(partial(self._post, address, text))
         return bool(found)
+
+    async def addresses(self, channel: str | None) -> list[Address]:
+        """The operator's private chat on a channel; without one, everywhere that the operator is told things."""
+        candidates = self._targets.candidates() if channel is None else [(channel, self._targets.owners.get(channel))]
+        return [address for target in candidates if (address := await self._address(*target))]
 
     async def _address(self, channel: str, user: str | None) -> Address | None:
         if user is not None:

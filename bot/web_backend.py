@@ -11,9 +11,9 @@ from agent.errors import NotYours
 from agent.model import ids
 from agent.model.ids import OPERATOR, ThreadId
 from agent.model.session import Thread
-from agent.store import approvals, conversations, turns
+from agent.store import approvals, blobs, conversations, outbox, turns
 from agent.store.base import Store, Transaction
-from bot.web.backend import History, PendingApprovalView, ThreadSummary, ToolCallView, TurnView
+from bot.web.backend import FileView, History, PendingApprovalView, SentView, ThreadSummary, ToolCallView, TurnView
 from channels.message import Address, ConversationKey
 from channels.web import MAIN_CONVERSATION, WebChannel
 
@@ -32,6 +32,9 @@ class StoreBackend:
 
     async def history(self, thread_id: UUID | None) -> History:
         return await self._store.read(partial(_history, thread_id))
+
+    async def file(self, digest: str) -> FileView:
+        return await self._store.read(partial(_file, digest))
 
     async def address_of(self, thread_id: UUID) -> Address:
         return await self._store.write(partial(_rebind, ThreadId(thread_id)))
@@ -58,10 +61,12 @@ def _history(thread_id: UUID | None, tx: Transaction) -> History:
         return History(ids.thread_id(_MAIN, 0), MAIN_CONVERSATION, ())
     records = turns.records(tx, thread.id)
     results = turns.tool_calls(tx, thread.id, [record.id for record in records])
+    conversation = conversations.address_of(tx, thread.id).chat_id
+    sent = outbox.sent_during(tx, [record.id for record in records], WebChannel.name)
     pending = approvals.open_of(tx, thread.id)
     return History(
         thread_id=thread.id,
-        conversation=conversations.address_of(tx, thread.id).chat_id,
+        conversation=conversation,
         turns=tuple(
             TurnView(
                 number=record.number,
@@ -72,6 +77,11 @@ def _history(thread_id: UUID | None, tx: Transaction) -> History:
                     ToolCallView(result.name, not result.is_error) for result in results.get(record.id, ())
                 ),
                 message_id=ids.reply_id(record.id, "answer"),
+                messages=tuple(
+                    SentView(message.id, message.text, message.files)
+                    for message in sent.get(record.id, ())
+                    if message.address.chat_id == conversation
+                ),
             )
             for record in records
         ),
@@ -81,6 +91,16 @@ def _history(thread_id: UUID | None, tx: Transaction) -> History:
             pending.id, pending.tool, pending.description, replies.parameters(pending), pending.may_be_always
         ),
     )
+
+
+def _file(digest: str, tx: Transaction) -> FileView:
+    """Every message of the page's channel went to the operator, so a file of one is theirs."""
+    for message in blobs.messages_with(tx, digest, WebChannel.name):
+        file = next((each for each in message.files if each.digest == digest), None)
+        data = blobs.get(tx, digest)
+        if file is not None and data is not None:
+            return FileView(file, data)
+    raise NotYours(f"no file {digest} of the page")
 
 
 def _rebind(thread_id: ThreadId, tx: Transaction) -> Address:

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import ClassVar, Protocol, runtime_checkable
 from uuid import UUID
 
-from channels.message import Attachment, Draft, EarlierMessage, IncomingMessage, OutgoingMessage
+from channels.message import Attachment, Draft, EarlierMessage, IncomingMessage, OutgoingFile, OutgoingMessage
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,10 @@ class Uncertain(StrEnum):
 
 
 class Delivery(Protocol):
-    """The sending of one `OutgoingMessage`, part by part, so that a retry does not repeat what has arrived."""
+    """The sending of one `OutgoingMessage`, part by part, so that a retry does not repeat what has arrived.
+
+    The parts of a message are those of its text, then its files, each of them one.
+    """
 
     @property
     def sent(self) -> tuple[str, ...]:
@@ -69,6 +72,10 @@ class Delivery(Protocol):
 
     async def record(self, platform_id: str) -> None:
         """Note durably that one more part, not the last, has arrived."""
+        ...
+
+    async def read_file(self, file: OutgoingFile) -> bytes:
+        """The content of a file of the message; raises `Rejected` where it is no longer there."""
         ...
 
 
@@ -82,6 +89,8 @@ class Channel(Protocol):
 
     `send` renders, splits and sends one message, waits until connected, starts after the parts in `delivery.sent`, and
     returns the platform id of the last part. It raises `ChannelError`. The rendering of a message is deterministic.
+    In the place of a file that the platform does not take stands a line that says so (`channels.files`), which counts
+    as that part: the rest of the message arrives.
 
     `show` is sugar: the typing sign, or the text so far. It never raises `ChannelError`, drops what it may not show
     now, and returns the platform id of the visible draft if there is one.

@@ -42,7 +42,7 @@ from channels.message import (
     StepState,
     ToolStep,
 )
-from channels.one_shot import CHANNEL, CHAT_ID, OPERATOR_ID, console_message, visible
+from channels.one_shot import CHANNEL, CHAT_ID, OPERATOR_ID, console_message, visible, with_files_named
 
 QUIT_WORDS = frozenset({"/quit", "/exit"})
 HOW_TO_ANSWER = "Answer with yes, always or no."
@@ -236,7 +236,7 @@ class ConsoleChannel:
                 return True
             case ReplyKind.NOTICE | ReplyKind.ERROR:
                 return self._draft is None or self._draft[0] == message.id
-            case ReplyKind.FINDING | ReplyKind.AMENDMENT:
+            case ReplyKind.MESSAGE | ReplyKind.FINDING | ReplyKind.AMENDMENT:
                 return False
             case unreachable:
                 assert_never(unreachable)
@@ -271,10 +271,13 @@ _CARDS: Mapping[ReplyKind, tuple[str, str]] = {
 
 
 def render(message: OutgoingMessage) -> RenderableType:
-    """A message as it appears in the terminal: questions, errors and findings as cards, notices dimly."""
-    text = visible(message.text)
+    """A message as it appears in the terminal: questions, errors and findings as cards, notices dimly.
+
+    Files are named below the text: they lie in the folder of the one who asked.
+    """
+    text = visible(with_files_named(message))
     match message.kind:
-        case ReplyKind.ANSWER:
+        case ReplyKind.ANSWER | ReplyKind.MESSAGE:
             return markdown(text)
         case ReplyKind.NOTICE | ReplyKind.AMENDMENT:
             return markdown(text, style="dim")

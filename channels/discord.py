@@ -12,24 +12,23 @@ import structlog
 
 from channels.base import Accept, ChannelHealth, ChannelLimits, ChannelState, Delivery, Uncertain
 from channels.discord_connection import (
-    Clock,
     DiscordConnection,
     Dispatch,
     Lost,
     Ready,
     Refused,
     Session,
-    WallClock,
 )
 from channels.discord_drafts import Drafts
 from channels.discord_events import NAME
-from channels.discord_files import read_upload
+from channels.discord_files import read_upload, send_file
 from channels.discord_history import thread_before
 from channels.discord_inbox import Inbox, Memory
 from channels.discord_render import MAX_TEXT, Body, nonce_of, patch_body, plain_body, post_body, render_parts
 from channels.download import check_size
 from channels.errors import ChannelError, RateLimited, Rejected, Unauthorized, Unavailable
 from channels.message import Attachment, Choice, Draft, EarlierMessage, IncomingMessage, OutgoingMessage, ReplyKind
+from channels.pacing import Clock, SystemClock
 from channels.settings import DiscordSettings, GroupTrigger
 
 log = structlog.get_logger(__name__)
@@ -43,7 +42,7 @@ class DiscordChannel:
 
     def __init__(self, settings: DiscordSettings, clock: Clock | None = None) -> None:
         self._settings = settings
-        self._clock = clock or WallClock()
+        self._clock = clock or SystemClock()
         self._health = ChannelHealth(ChannelState.STARTING)
         self._connection: DiscordConnection | None = None
         self._online = asyncio.Event()
@@ -92,17 +91,21 @@ class DiscordChannel:
         """Send the parts of one message that have not arrived; only the first is a reply to the question."""
         connection = await self._connected()
         parts = render_parts(message.text)
-        if not parts:
+        count = len(parts) + len(message.files)
+        if not count:
             raise Rejected(NAME, "an empty message")
         on_show = await self._drafts.finish(message.id)
         platform_id = delivery.sent[-1] if delivery.sent else ""
         try:
-            for number in range(len(delivery.sent), len(parts)):
-                if number == 0 and message.edits and on_show == (message.edits, parts[0]) and not message.choices:
+            for number in range(len(delivery.sent), count):
+                if number >= len(parts):
+                    file = message.files[number - len(parts)]
+                    platform_id = await send_file(connection, message, number, file, delivery)
+                elif number == 0 and message.edits and on_show == (message.edits, parts[0]) and not message.choices:
                     platform_id = message.edits
                 else:
                     platform_id = await _send_part(connection, message, parts, number)
-                if number < len(parts) - 1:
+                if number < count - 1:
                     await delivery.record(platform_id)
         except RateLimited as error:
             self._drafts.quieten(message.address.chat_id, error.retry_after)

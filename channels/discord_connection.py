@@ -15,11 +15,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from types import SimpleNamespace, TracebackType
-from typing import Protocol, Self, TypeAlias
+from typing import Self, TypeAlias
 
 import aiohttp
 import discord
@@ -32,27 +32,10 @@ from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
 from channels.discord_events import NAME, Place
 from channels.discord_render import Body
 from channels.errors import RateLimited, Rejected, Unauthorized, Unavailable
+from channels.pacing import Clock
 from channels.settings import DiscordSettings
 
 log = structlog.get_logger(__name__)
-
-
-class Clock(Protocol):
-    """Reads and waits for time."""
-
-    def now(self) -> datetime: ...
-
-    async def sleep(self, duration: timedelta) -> None: ...
-
-
-class WallClock:
-    """The machine's clock."""
-
-    def now(self) -> datetime:
-        return datetime.now(UTC)
-
-    async def sleep(self, duration: timedelta) -> None:
-        await asyncio.sleep(duration.total_seconds())
 
 
 class Refused(Rejected):
@@ -60,6 +43,7 @@ class Refused(Rejected):
 
     def __init__(self, status: int, code: int) -> None:
         super().__init__(NAME, f"HTTP {status}, error code {code}")
+        self.status = status
         self.code = code
 
 
@@ -208,6 +192,11 @@ class DiscordConnection:
         answer = await self.call("POST", "/channels/{channel_id}/messages", body, channel_id=channel_id)
         return _id_in(answer)
 
+    async def create_from(self, channel_id: str, form: Sequence[dict[str, object]]) -> str:
+        """Post a message whose body comes in parts, files among them; its id."""
+        route = Route("POST", "/channels/{channel_id}/messages", channel_id=channel_id)
+        return _id_in(await self._answer(self._client.http.request(route, form=form), _UPLOAD))
+
     async def edit(self, channel_id: str, message_id: str, body: Body) -> None:
         """Replace the text and buttons of one of our messages."""
         path = "/channels/{channel_id}/messages/{message_id}"
@@ -223,11 +212,14 @@ class DiscordConnection:
         Cancelling it leaves open whether Discord did the work.
         """
         route = Route(method, path, **ids)
+        http = self._client.http
+        return await self._answer(http.request(route) if body is None else http.request(route, json=body), _CALL)
+
+    async def _answer(self, request: Awaitable[object], patience: timedelta) -> JsonValue:
+        """The answer to a request of the library's."""
         try:
-            async with asyncio.timeout(_CALL.total_seconds()):
-                http = self._client.http
-                answer = await (http.request(route) if body is None else http.request(route, json=body))
-                return _JSON.validate_python(answer)
+            async with asyncio.timeout(patience.total_seconds()):
+                return _JSON.validate_python(await request)
         except discord.RateLimited as error:
             raise RateLimited(NAME, timedelta(seconds=error.retry_after)) from error
         except _Busy as error:
@@ -277,6 +269,7 @@ class DiscordConnection:
 _LOGIN = timedelta(seconds=30)
 _HANDSHAKE = timedelta(seconds=30)
 _CALL = timedelta(seconds=60)
+_UPLOAD = timedelta(seconds=300)
 _GOODBYE = timedelta(seconds=2)
 # How long a connection must stand to count as good, and the pauses after those in a row that did not.
 _STABLE = timedelta(seconds=30)

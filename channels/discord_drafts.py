@@ -12,10 +12,11 @@ from uuid import UUID
 
 import structlog
 
-from channels.discord_connection import Clock, DiscordConnection
+from channels.discord_connection import DiscordConnection
 from channels.discord_render import DRAFT_PART, nonce_of, patch_body, post_body, render_draft
 from channels.errors import ChannelError, RateLimited
 from channels.message import Draft
+from channels.pacing import Clock
 
 log = structlog.get_logger(__name__)
 

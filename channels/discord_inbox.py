@@ -15,7 +15,7 @@ import structlog
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from channels.base import Accept, Accepted
-from channels.discord_connection import Clock, DiscordConnection, Dispatch
+from channels.discord_connection import DiscordConnection, Dispatch
 from channels.discord_events import (
     ChangeEvent,
     ChannelEvent,
@@ -32,6 +32,7 @@ from channels.discord_events import (
 from channels.discord_render import note_body
 from channels.errors import ChannelError, RateLimited, Unavailable
 from channels.message import IncomingMessage
+from channels.pacing import Clock
 
 log = structlog.get_logger(__name__)
 

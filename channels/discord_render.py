@@ -21,6 +21,10 @@ Body: TypeAlias = dict[str, JsonValue]
 # counts as one, so that no way of counting characters comes out above the limit.
 MAX_TEXT = 1900
 
+# Discord API, uploading files: 10 MiB by default and more in boosted servers, which Discord knows and we do not; this
+# is the most that any server takes.
+MAX_FILE_BYTES = 100 * 1024 * 1024
+
 DRAFT_PART = 999
 """The part number of a draft, in its nonce."""
 
@@ -53,6 +57,14 @@ def post_body(content: str, nonce: str, reply_to: str | None, choices: Sequence[
         body["components"] = _rows(choices)
     if reply_to is not None and reply_to.isdecimal():
         body["message_reference"] = {"message_id": reply_to, "fail_if_not_exists": False}
+    return body
+
+
+def file_body(filename: str, nonce: str, reply_to: str | None) -> Body:
+    """The body that creates a message with one file and no text."""
+    body = post_body("", nonce, reply_to, ())
+    del body["content"]
+    body["attachments"] = [{"id": 0, "filename": filename}]
     return body
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from enum import StrEnum
 from hashlib import sha256
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 from urllib.parse import quote
 from uuid import UUID, uuid4
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 
 from channels.text import WholeText
 
@@ -76,6 +78,29 @@ class Attachment(Edge):
     filename: WholeText | None = None
     size_bytes: int | None = None
     source: str | None = None
+
+
+def _one_safe_line(name: str) -> str:
+    """A file name without folders, line breaks and what reorders or hides text, short enough for every platform."""
+    last = re.split(r"[/\\]", name)[-1]
+    kept = "".join(" " if unicodedata.category(c)[0] in "CZ" else c for c in last).replace('"', "'")
+    stem, dot, suffix = " ".join(kept.split()).lstrip(".").rpartition(".")
+    if not dot or len(suffix) > _LONGEST_SUFFIX:
+        stem, dot, suffix = f"{stem}{dot}{suffix}", "", ""
+    return f"{stem[: _LONGEST_FILENAME - len(dot + suffix)]}{dot}{suffix}".strip() or "file"
+
+
+_LONGEST_FILENAME, _LONGEST_SUFFIX = 100, 16
+
+
+class OutgoingFile(Edge):
+    """A file that goes out with a message. The bytes lie in the store under their SHA-256 `digest`, in hexadecimal."""
+
+    digest: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    filename: Annotated[WholeText, AfterValidator(_one_safe_line)]
+    mime_type: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.+-]{0,80}/[a-z0-9][a-z0-9.+-]{0,80}$")]
+    size_bytes: Annotated[int, Field(ge=0)]
+    kind: AttachmentKind
 
 
 class MessageMetadata(Edge):
@@ -164,9 +189,13 @@ class EarlierMessage(Edge):
 
 
 class ReplyKind(StrEnum):
-    """Why a message is sent. An `AMENDMENT` edits an earlier message and is dropped where that one is gone."""
+    """Why a message is sent. An `AMENDMENT` edits an earlier message and is dropped where that one is gone.
+
+    A `MESSAGE` is what the agent sends while it works on an answer: it ends nothing.
+    """
 
     ANSWER = "answer"
+    MESSAGE = "message"
     APPROVAL = "approval"
     AMENDMENT = "amendment"
     FINDING = "finding"
@@ -182,7 +211,7 @@ class Choice(Edge):
 
 
 class OutgoingMessage(Edge):
-    """One message to a chat, as Markdown.
+    """One message to a chat, as Markdown, and the files that follow the text. One of the two may be missing.
 
     `id` is the idempotency key of its delivery. `edits` names the platform's id of a message that this one replaces:
     the draft shown while the answer was written, or an approval prompt that has been answered.
@@ -192,6 +221,7 @@ class OutgoingMessage(Edge):
     address: Address
     kind: ReplyKind = ReplyKind.ANSWER
     text: WholeText
+    files: tuple[OutgoingFile, ...] = ()
     choices: tuple[Choice, ...] = ()
     approval_id: str | None = None
     reply_to: str | None = None

@@ -10,6 +10,7 @@ from uuid import uuid4
 
 from channels.base import Accept, ChannelHealth, ChannelLimits, ChannelState, Delivery, Uncertain
 from channels.errors import Rejected
+from channels.files import name_and_size
 from channels.message import (
     Address,
     Attachment,
@@ -36,6 +37,12 @@ _HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u20
 def visible(text: str) -> str:
     """The text with characters that a terminal obeys, or that hide others, shown by their number."""
     return _HIDDEN.sub(lambda found: f"⟨U+{ord(found[0]):04X}⟩", text.replace("\r\n", "\n"))
+
+
+def with_files_named(message: OutgoingMessage) -> str:
+    """The text of a message, with a line for each of its files: a terminal can show no more of them."""
+    lines = [f"File: {name_and_size(file)}" for file in message.files]
+    return "\n\n".join(filter(None, (message.text, "\n".join(lines))))
 
 
 class OneShotChannel:
@@ -72,7 +79,9 @@ class OneShotChannel:
         if not self._ended.is_set():
             match message.kind:
                 case ReplyKind.ANSWER | ReplyKind.NOTICE:  # a notice is the reply to a command
-                    self._end(message.text, self._stdout, is_answered=True)
+                    self._end(with_files_named(message), self._stdout, is_answered=True)
+                case ReplyKind.MESSAGE:  # the answer is still to come
+                    self._say(with_files_named(message), self._stdout)
                 case ReplyKind.ERROR:
                     self._end(message.text, self._stderr, is_answered=False)
                 case ReplyKind.APPROVAL:

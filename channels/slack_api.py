@@ -67,13 +67,13 @@ class SlackApi:
 
     async def identify(self) -> Me:
         """Who the token belongs to; raises `Unauthorized` where Slack does not accept it."""
-        found = await self._call(_Identity, self.client.auth_test())
+        found = await self.call(_Identity, self.client.auth_test())
         return Me(found.user_id, found.bot_id)
 
     async def connect(self, app_token: str, heartbeat: timedelta) -> aiohttp.ClientWebSocketResponse:
         """A new Socket Mode connection; it is pinged each `heartbeat`, and closes half of that later if unanswered."""
         request = self.client.apps_connections_open(app_token=app_token)
-        opened = await self._call(_Opened, request, credential="SLACK_APP_TOKEN")
+        opened = await self.call(_Opened, request, credential="SLACK_APP_TOKEN")
         session = self.client.session
         assert session is not None
         # Neither error is chained: their texts have the address, with which anybody could read our events.
@@ -103,7 +103,7 @@ class SlackApi:
             unfurl_links=False,
             unfurl_media=False,
         )
-        return (await self._call(_Posted, request, creates=True)).ts
+        return (await self.call(_Posted, request, creates=True)).ts
 
     async def update(self, chat_id: str, ts: str, content: Content) -> str:
         """Replace a message of ours, buttons included; its `ts`."""
@@ -115,29 +115,29 @@ class SlackApi:
             metadata=content.metadata,
             link_names=False,
         )
-        return (await self._call(_Posted, request)).ts
+        return (await self.call(_Posted, request)).ts
 
     async def whisper(self, address: Address, user_id: str, text: str) -> None:
         """Show a text to one person only."""
         request = self.client.chat_postEphemeral(
             channel=address.chat_id, user=user_id, text=text, thread_ts=address.thread_id
         )
-        await self._call(_Answer, request)
+        await self.call(Answer, request)
 
     async def set_status(self, chat_id: str, thread_ts: str, status: str) -> None:
         """Show what the bot is doing below a thread. Slack takes it away at the next post."""
         request = self.client.assistant_threads_setStatus(channel_id=chat_id, thread_ts=thread_ts, status=status)
-        await self._call(_Answer, request)
+        await self.call(Answer, request)
 
     async def names_of(self, user_id: str) -> Names:
         """How a person wants to be called."""
-        user = (await self._call(_Profile, self.client.users_info(user=user_id))).user
+        user = (await self.call(_Profile, self.client.users_info(user=user_id))).user
         display_name = user.profile.display_name or user.profile.real_name or user.name or user_id
         return Names(display_name, user.name or None)
 
     async def open_direct(self, user_id: str) -> str:
         """The id of the direct chat with a person."""
-        return (await self._call(_Direct, self.client.conversations_open(users=user_id))).channel.id
+        return (await self.call(_Direct, self.client.conversations_open(users=user_id))).channel.id
 
     async def find_parts(self, address: Address, message_id: UUID, me: Me, *, since: str) -> Mapping[int, str]:
         """The posts of a message that are in the chat: number of the part to `ts`.
@@ -147,7 +147,7 @@ class SlackApi:
         found: dict[int, str] = {}
         cursor: str | None = None
         for _ in range(_MOST_PAGES):
-            page = await self._call(_Page, self._history(address, since, cursor))
+            page = await self.call(_Page, self.history(address, since, cursor))
             for message in page.messages:
                 mark = message.metadata
                 if (
@@ -170,14 +170,15 @@ class SlackApi:
             request = self.client.conversations_replies(
                 channel=chat_id, ts=thread_ts, latest=ts, inclusive=False, limit=_PAGE, cursor=cursor
             )
-            page = await self._call(_SaidPage, request)
+            page = await self.call(_SaidPage, request)
             found |= {said.ts: said for said in page.messages if float(said.ts) < float(ts)}
             cursor = page.response_metadata.next_cursor
             if not cursor:
                 return sorted(found.values(), key=lambda said: float(said.ts))[-limit:]
         raise Unavailable(NAME, "too many messages to look through")
 
-    async def _history(self, address: Address, since: str, cursor: str | None) -> AsyncSlackResponse:
+    async def history(self, address: Address, since: str, cursor: str | None) -> AsyncSlackResponse:
+        """A page of what was posted in a place after `since`."""
         if address.thread_id is None:
             return await self.client.conversations_history(
                 channel=address.chat_id, include_all_metadata=True, limit=_PAGE, oldest=since, cursor=cursor
@@ -191,7 +192,7 @@ class SlackApi:
             cursor=cursor,
         )
 
-    async def _call(
+    async def call(
         self,
         model: type[_A],
         request: Awaitable[AsyncSlackResponse],
@@ -278,75 +279,75 @@ def _or_empty(value: object) -> object:
     return {} if value is None else value
 
 
-class _Answer(BaseModel):
+class Answer(BaseModel):
     """What we read of an answer; the rest is skipped."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
-_A = TypeVar("_A", bound=_Answer)
+_A = TypeVar("_A", bound=Answer)
 
 
-class _Identity(_Answer):
+class _Identity(Answer):
     user_id: str
     bot_id: str = ""
 
 
-class _Opened(_Answer):
+class _Opened(Answer):
     url: str
 
 
-class _Posted(_Answer):
+class _Posted(Answer):
     ts: str
 
 
-class _Chat(_Answer):
+class _Chat(Answer):
     id: str
 
 
-class _Direct(_Answer):
+class _Direct(Answer):
     channel: _Chat
 
 
-class _ProfileNames(_Answer):
+class _ProfileNames(Answer):
     display_name: str = ""
     real_name: str = ""
 
 
-class _User(_Answer):
+class _User(Answer):
     name: str = ""
     profile: _ProfileNames = _ProfileNames()
 
 
-class _Profile(_Answer):
+class _Profile(Answer):
     user: _User
 
 
-class _MarkPayload(_Answer):
+class _MarkPayload(Answer):
     id: str = ""
     part: int = DRAFT
 
 
-class _Mark(_Answer):
+class _Mark(Answer):
     event_type: str = ""
     event_payload: _MarkPayload = _MarkPayload()
 
 
-class _Found(_Answer):
+class _Found(Answer):
     ts: str
     user: str = ""
     metadata: _Mark | None = None
 
 
-class _Cursor(_Answer):
+class _Cursor(Answer):
     next_cursor: str = ""
 
 
-class _SaidPage(_Answer):
+class _SaidPage(Answer):
     messages: tuple[Said, ...] = ()
     response_metadata: Annotated[_Cursor, BeforeValidator(_or_empty)] = _Cursor()
 
 
-class _Page(_Answer):
+class _Page(Answer):
     messages: tuple[_Found, ...] = ()
     response_metadata: Annotated[_Cursor, BeforeValidator(_or_empty)] = _Cursor()

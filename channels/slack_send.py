@@ -10,12 +10,14 @@ import structlog
 
 from channels.base import Delivery, Uncertain
 from channels.errors import ChannelError, RateLimited, Rejected, Unavailable
-from channels.message import Address, Draft, OutgoingMessage, ReplyKind
+from channels.files import refused_notice, too_large_notice
+from channels.message import Address, Draft, OutgoingFile, OutgoingMessage, ReplyKind
 from channels.pacing import Clock
 from channels.slack_api import DRAFT, MESSAGE_GONE, REFUSED_FORMAT, Content, SlackApi
 from channels.slack_events import NAME, Me
 from channels.slack_memory import Drafts, Shown
 from channels.slack_render import MAX_SECTION, MAX_TEXT, Part, choice_blocks, plain_pieces, render_draft, render_parts
+from channels.slack_uploads import MAX_FILE_BYTES, SCOPE, is_file_id, is_shared, share, share_again, upload
 
 log = structlog.get_logger(__name__)
 
@@ -34,10 +36,10 @@ class SlackSender:
         The first part replaces the draft of the answer, if one is shown.
         """
         parts = await _parts_of(message)
-        if not parts:
+        if not parts and not message.files:
             raise Rejected(NAME, "the message is empty")
         try:
-            if message.kind is ReplyKind.AMENDMENT and message.edits is not None:
+            if message.kind is ReplyKind.AMENDMENT and message.edits is not None and parts:
                 return await self._amend(message, message.edits, parts)
             shown = self._drafts.of(message.id)
             async with shown.lock:
@@ -74,16 +76,20 @@ class SlackSender:
         """Look a message up by its metadata; parts that are found are recorded, so that only the rest is sent again."""
         if message.kind is ReplyKind.AMENDMENT:
             return Uncertain.RESEND  # the same edit twice is one edit
-        since = _ts_of(delivery.sent[-1]) if delivery.sent else self._long_ago()
+        posted = [_id_of(each) for each in delivery.sent if not is_file_id(each)]
+        since = posted[-1] if posted else self._long_ago()
+        whole, begun = _progress(delivery.sent)[0], _begun(delivery.sent)
         try:
-            found = await self._api.find_parts(message.address, message.id, me, since=since)
+            found = dict(await self._api.find_parts(message.address, message.id, me, since=since))
+            if begun is not None and await is_shared(self._api, message.address, begun, me, since=since):
+                found[whole] = begun
         except ChannelError as error:
             log.warning("slack_message_not_looked_up", reason=type(error).__name__)
             return Uncertain.SKIP
-        last = len(await _parts_of(message)) - 1
+        last = len(await _parts_of(message)) + len(message.files) - 1
         if last in found:
             return Uncertain.SENT
-        for number in range(_progress(delivery.sent)[0], last):
+        for number in range(whole, last):
             if number not in found:
                 break
             await delivery.record(found[number])
@@ -115,9 +121,12 @@ class SlackSender:
     ) -> str:
         first, pieces = _progress(delivery.sent)
         posted = delivery.sent[-1] if delivery.sent else ""
-        for number in range(first, len(parts)):
+        for number in range(first, len(parts) + len(message.files)):
             if number > first:
                 await delivery.record(posted)
+            if number >= len(parts):
+                posted = await self._send_file(message, number, message.files[number - len(parts)], delivery)
+                continue
             target = edits if number == 0 else None
             posted = await self._send_part(message, parts, number, target, delivery, pieces if number == first else 0)
         return posted
@@ -147,6 +156,30 @@ class SlackSender:
                 await delivery.record(f"{ts}{_PIECE}")
         return await self._put(message.address, Content(last, (), message.id, number), None if before else edits)
 
+    async def _send_file(self, message: OutgoingMessage, number: int, file: OutgoingFile, delivery: Delivery) -> str:
+        """Show a file in the chat, or post the line that says why not, which carries the mark of its part.
+
+        An upload is noted before it is shown: after a crash that one is looked for, and shown if it is not there.
+        """
+        if file.size_bytes > MAX_FILE_BYTES:
+            return await self._say_why_not(message, number, too_large_notice(file, _TITLE, MAX_FILE_BYTES))
+        try:
+            begun = _begun(delivery.sent)
+            if begun is not None and await share_again(self._api, message.address, begun, file.filename):
+                return begun
+            file_id = await upload(self._api, file, await delivery.read_file(file))
+            await delivery.record(f"{file_id}{_PIECE}")
+            await share(self._api, message.address, file_id, file.filename)
+            return file_id
+        except Rejected as error:
+            log.warning("slack_file_refused", reason=error.reason, size_bytes=file.size_bytes)
+            cure = error.reason if SCOPE in error.reason else ""
+            return await self._say_why_not(message, number, refused_notice(file, _TITLE, cure))
+
+    async def _say_why_not(self, message: OutgoingMessage, number: int, text: str) -> str:
+        [line] = render_parts(text, MAX_TEXT)
+        return await self._api.post(message.address, Content(line.mrkdwn, (), message.id, number))
+
     async def _put(self, address: Address, content: Content, edits: str | None) -> str:
         """Edit a post, or make a new one where it is gone."""
         if edits is not None:
@@ -158,7 +191,8 @@ class SlackSender:
         return await self._api.post(address, content)
 
 
-# Marks the id of a post that holds a piece of a part, not the whole of it.
+_TITLE = "Slack"
+# Marks the id of a post that holds a piece of a part, not the whole of it; and of a file that is not shown yet.
 _PIECE = "~"
 # A text up to this length is rendered in about 10 ms; longer ones would hold up everybody else.
 _QUICK = 4000
@@ -186,5 +220,11 @@ def _progress(sent: Sequence[str]) -> tuple[int, int]:
     return whole, pieces
 
 
-def _ts_of(platform_id: str) -> str:
+def _begun(sent: Sequence[str]) -> str | None:
+    """The upload that was made for the next part, if that is a file."""
+    last = sent[-1] if sent else ""
+    return _id_of(last) if last.endswith(_PIECE) and is_file_id(last) else None
+
+
+def _id_of(platform_id: str) -> str:
     return platform_id.removesuffix(_PIECE)

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import json
 from datetime import timedelta
+from io import BytesIO
+from typing import TypedDict
 
 import aiohttp
-from telegram.error import NetworkError, TelegramError
+from telegram.error import BadRequest, NetworkError, TelegramError
 from telegram.request import BaseRequest, RequestData
 from yarl import URL
 
@@ -18,6 +20,7 @@ from channels.download import PATIENCE, read_file
 _TIMEOUT = 20.0
 _CONNECT_TIMEOUT = 10.0
 _POOL_TIMEOUT = 60.0
+_UPLOAD = 300.0  # the largest file Telegram takes, at 1.4 Mbit/s
 _CONNECTIONS = 64
 _FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
@@ -71,17 +74,18 @@ class AiohttpRequest(BaseRequest):
         connect_timeout: object = BaseRequest.DEFAULT_NONE,
         pool_timeout: object = BaseRequest.DEFAULT_NONE,
     ) -> tuple[int, bytes]:
-        """The status and body of the answer. Files are not sent this way, so `write_timeout` has no meaning here."""
+        """The status and body of the answer. With files it may take `_UPLOAD` in all; `write_timeout` is unused."""
         if self._session is None:
             raise NeverSent("not connected")
+        has_files = request_data is not None and request_data.contains_files
         timeout = aiohttp.ClientTimeout(
+            total=_UPLOAD if has_files else None,
             connect=_seconds(pool_timeout, _POOL_TIMEOUT),
             sock_connect=_seconds(connect_timeout, _CONNECT_TIMEOUT),
             sock_read=_seconds(read_timeout, _TIMEOUT),
         )
-        body = request_data.url_encoded_parameters().encode() if request_data else None
         try:
-            async with self._session.request(method, url, data=body, headers=_FORM, timeout=timeout) as answer:
+            async with self._session.request(method, url, timeout=timeout, **_content(request_data)) as answer:
                 status, payload = answer.status, await answer.read()
         # Without the causes: their texts may hold the address.
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
@@ -90,6 +94,8 @@ class AiohttpRequest(BaseRequest):
             raise NetworkError(type(error).__name__) from None
         if status == 429:
             raise FloodWait(_asked_wait(payload))
+        if status == 413:  # the library takes it for a fault that passes
+            raise BadRequest("Request Entity Too Large")
         if status >= 500:
             raise ServerFault(status, refused=_object(payload).get("ok") is False)
         return status, payload
@@ -112,6 +118,28 @@ class AiohttpRequest(BaseRequest):
         if not found:
             raise TelegramError("the answer is no JSON object")
         return found
+
+
+class _Content(TypedDict):
+    """The body of a request and the headers that tell of it."""
+
+    data: bytes | aiohttp.FormData | None
+    headers: dict[str, str]
+
+
+def _content(request: RequestData | None) -> _Content:
+    """A form; one with several parts if there are files in it."""
+    if request is None:
+        return {"data": None, "headers": _FORM}
+    if not request.contains_files:
+        return {"data": request.url_encoded_parameters().encode(), "headers": _FORM}
+    form = aiohttp.FormData(quote_fields=False)  # Telegram reads names of files as UTF-8, and knows no encoded ones
+    for name, value in request.json_parameters.items():
+        form.add_field(name, value)
+    for name, (filename, content, mime_type) in request.multipart_data.items():
+        body = BytesIO(content) if isinstance(content, bytes) else content  # sent in pieces
+        form.add_field(name, body, filename=filename, content_type=mime_type)
+    return {"data": form, "headers": {}}
 
 
 def _seconds(value: object, default: float) -> float:

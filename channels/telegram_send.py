@@ -21,8 +21,10 @@ from telegram.error import BadRequest, ChatMigrated, Forbidden, InvalidToken, Te
 
 from channels.base import Delivery
 from channels.errors import ChannelError, Migrated, RateLimited, Rejected, Unauthorized, Unavailable
-from channels.message import Address, Choice, Draft, OutgoingMessage, ReplyKind
+from channels.files import refused_notice, too_large_notice
+from channels.message import Address, Choice, Draft, OutgoingFile, OutgoingMessage, ReplyKind
 from channels.pacing import Clock, Holds
+from channels.telegram_files import MAX_FILE_BYTES, upload
 from channels.telegram_normalize import CHANNEL
 from channels.telegram_render import Entity, EntityKind, Part, halves, render, render_draft
 from channels.telegram_request import FloodWait, NeverSent, ServerFault
@@ -33,6 +35,7 @@ Result = TypeVar("Result")
 
 CURE = "set TELEGRAM_BOT_TOKEN to the token that @BotFather shows for this bot"
 
+_TITLE = "Telegram"
 _NO_PREVIEW = LinkPreviewOptions(is_disabled=True)
 _DRAFT_PACE = timedelta(seconds=1)
 _TYPING_PACE = timedelta(seconds=4)  # Telegram Bot API, sendChatAction: the sign is shown for 5 seconds or less
@@ -76,19 +79,24 @@ class TelegramSender:
     async def send(self, message: OutgoingMessage, delivery: Delivery) -> str:
         """Send what `delivery` does not have yet; the platform id of the last part. Raises `ChannelError`."""
         parts = render(message.text)
-        if not parts:
+        if not parts and not message.files:
             return ""
         chat_id = message.address.chat_id
         pause = self._floods.remaining(chat_id, self._clock.now())
         if pause:
             raise RateLimited(CHANNEL, pause)
-        if message.kind is ReplyKind.AMENDMENT:
+        if message.kind is ReplyKind.AMENDMENT and parts:
             return await self._amend(message, parts[-1])
         platform_id = delivery.sent[-1] if delivery.sent else ""
-        for number in range(len(delivery.sent), len(parts)):
-            is_last = number == len(parts) - 1
-            platform_id = await self._put(message, parts[number], is_first=number == 0, is_last=is_last)
-            if not is_last:
+        count = len(parts) + len(message.files)
+        for number in range(len(delivery.sent), count):
+            if number < len(parts):
+                is_last = number == len(parts) - 1
+                platform_id = await self._put(message, parts[number], is_first=number == 0, is_last=is_last)
+            else:
+                file = message.files[number - len(parts)]
+                platform_id = await self._put_file(message, file, delivery, is_first=number == 0)
+            if number < count - 1:
                 await delivery.record(platform_id)
         self._remember(message.id, None)
         return platform_id
@@ -115,6 +123,26 @@ class TelegramSender:
             if await self._edit(message.address, message.edits, part, keyboard):
                 return message.edits
         return await self._post(message.address, part, message.reply_to if is_first else None, keyboard)
+
+    async def _put_file(
+        self, message: OutgoingMessage, file: OutgoingFile, delivery: Delivery, *, is_first: bool
+    ) -> str:
+        """Send a file, or the line that says why not. What is wrong with the chat comes out with that line."""
+        address, reply_to = message.address, message.reply_to if is_first else None
+        if file.size_bytes > MAX_FILE_BYTES:
+            return await self._post_notice(address, too_large_notice(file, _TITLE, MAX_FILE_BYTES), reply_to)
+        try:
+            data = await delivery.read_file(file)
+            return await self._calling(
+                address.chat_id,
+                upload(self._bot, address.chat_id, _topic(address), _reply(reply_to), file, data),
+            )
+        except (BadRequest, Rejected) as error:
+            log.warning("telegram_file_refused", reason=str(error), size_bytes=file.size_bytes)
+            return await self._post_notice(address, refused_notice(file, _TITLE), reply_to)
+
+    async def _post_notice(self, address: Address, text: str, reply_to: str | None) -> str:
+        return await self._post(address, render(text)[-1], reply_to)
 
     async def _post(
         self,

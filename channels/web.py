@@ -17,12 +17,14 @@ from typing import ClassVar, assert_never
 
 from channels.base import Accept, Accepted, ChannelHealth, ChannelLimits, ChannelState, Delivery, Uncertain
 from channels.errors import Rejected, Unavailable
+from channels.files import SHOWN_IMAGES, size_words
 from channels.message import (
     Attachment,
     Choice,
     Draft,
     EarlierMessage,
     IncomingMessage,
+    OutgoingFile,
     OutgoingMessage,
     ReplyKind,
     StepState,
@@ -32,6 +34,7 @@ from channels.message import (
 OPERATOR_ID = "operator"
 MAIN_CONVERSATION = "main"
 EVENTS_LOST = "events_lost"
+FILES_PATH = "/api/chat/files"
 
 
 class EventName(StrEnum):
@@ -283,7 +286,7 @@ class WebChannel:
 
 def _event_name(kind: ReplyKind) -> EventName:
     match kind:
-        case ReplyKind.ANSWER | ReplyKind.NOTICE:
+        case ReplyKind.ANSWER | ReplyKind.MESSAGE | ReplyKind.NOTICE:
             return EventName.RESPONSE
         case ReplyKind.APPROVAL:
             return EventName.APPROVAL_NEEDED
@@ -305,11 +308,24 @@ def _message_data(message: OutgoingMessage) -> dict[str, object]:
         "text": message.text,
         "reply_to": message.reply_to,
         "edits": message.edits,
+        "files": [file_data(file) for file in message.files],
     }
     if message.approval_id is not None:
         data["request_id"] = message.approval_id
         data["actions"] = [action for choice in message.choices if (action := _action(choice))]
     return data
+
+
+def file_data(file: OutgoingFile) -> dict[str, object]:
+    """What the page is told of a file; the content lies at `url`."""
+    return {
+        "name": file.filename,
+        "size_bytes": file.size_bytes,
+        "size": size_words(file.size_bytes),
+        "mime_type": file.mime_type,
+        "is_image": file.mime_type in SHOWN_IMAGES,
+        "url": f"{FILES_PATH}/{file.digest}",
+    }
 
 
 def _action(choice: Choice) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -12,6 +12,7 @@ from uuid import UUID
 from sqlalchemy import RowMapping, bindparam, delete, insert, select, update
 
 from agent.model.ids import ApprovalId
+from agent.store import blobs
 from agent.store.base import Transaction
 from agent.store.codec import OUTGOING
 from agent.store.sql import upsert
@@ -64,8 +65,11 @@ _FINISH = (
 )
 
 
-def add(tx: Transaction, message: OutgoingMessage, now: datetime) -> Parcel:
-    """Put a message into the outbox; its id is the idempotency key, so the same one cannot be added twice."""
+def add(tx: Transaction, message: OutgoingMessage, now: datetime, turn: UUID | None = None) -> Parcel:
+    """Put a message into the outbox; its id is the idempotency key, so the same one cannot be added twice.
+
+    The contents of its files are there already. `turn`: a tool sends it during this turn.
+    """
     number = tx.connection.execute(
         _ADD,
         {
@@ -76,9 +80,29 @@ def add(tx: Transaction, message: OutgoingMessage, now: datetime) -> Parcel:
             "approval_id": UUID(message.approval_id) if message.approval_id else None,
             "state": SendState.PENDING,
             "created_at": now,
+            "turn_id": turn,
         },
     ).scalar_one()
+    blobs.attach(tx, int(number), [file.digest for file in message.files])
     return Parcel(int(number), message, SendState.PENDING, 0, None, ())
+
+
+def is_there(tx: Transaction, message: UUID) -> bool:
+    """Whether a message of this id was ever put into the outbox."""
+    return tx.connection.execute(select(outbox.c.number).where(outbox.c.id == message)).first() is not None
+
+
+def sent_during(tx: Transaction, turns: Sequence[UUID], channel: str) -> Mapping[UUID, Sequence[OutgoingMessage]]:
+    """What tools sent to a channel during these turns, in order."""
+    rows = tx.connection.execute(
+        select(outbox.c.turn_id, outbox.c.body)
+        .where(outbox.c.turn_id.in_(turns), outbox.c.channel == channel)
+        .order_by(outbox.c.number)
+    )
+    found: dict[UUID, list[OutgoingMessage]] = {}
+    for turn, body in rows:
+        found.setdefault(turn, []).append(OUTGOING.validate_json(body))
+    return found
 
 
 def mark(

@@ -243,6 +243,7 @@ outbox = Table(
     Column("error", Text),
     Column("created_at", Instant, nullable=False),
     Column("finished_at", Instant),
+    Column("turn_id", Uuid),  # of what a tool sent during a turn; replies are found by their id
     Index(
         "ix_outbox_open",
         "number",
@@ -250,6 +251,30 @@ outbox = Table(
         postgresql_where=text("finished_at IS NULL"),
     ),
     Index("ix_outbox_approval_id", "approval_id"),
+    Index(
+        "ix_outbox_turn_id",
+        "turn_id",
+        sqlite_where=text("turn_id IS NOT NULL"),
+        postgresql_where=text("turn_id IS NOT NULL"),
+    ),
+)
+
+# The bytes of outgoing files, each content once; and which messages have them.
+blobs = Table(
+    "blobs",
+    metadata,
+    Column("digest", Text, primary_key=True),
+    Column("data", LargeBinary, nullable=False),
+    Column("created_at", Instant, nullable=False),
+    Index(None, "created_at"),
+)
+
+outbox_files = Table(
+    "outbox_files",
+    metadata,
+    Column("digest", Text, ForeignKey("blobs.digest"), primary_key=True),
+    Column("number", _NUMBER, ForeignKey("outbox.number"), primary_key=True),
+    Index(None, "number"),
 )
 
 # The platform's id of a draft that shows an answer being written.

@@ -7,18 +7,20 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import timedelta
 from math import ceil
+from urllib.parse import quote
 from uuid import UUID, uuid4
 
 from aiohttp import web
 
 from agent.clock import Clock
 from bot.web.access import FixedWindow
-from bot.web.backend import History, ThreadSummary, WebBackend
+from bot.web.backend import History, SentView, ThreadSummary, WebBackend
 from bot.web.bodies import ApprovalAction, ApprovalBody, SendBody, read_json
 from bot.web.errors import Refused
 from channels.base import Accepted
+from channels.files import SHOWN_IMAGES
 from channels.message import Address, ChatType, IncomingMessage, MessageMetadata, Sender
-from channels.web import MAIN_CONVERSATION, OPERATOR_ID, EventName, WebChannel
+from channels.web import MAIN_CONVERSATION, OPERATOR_ID, EventName, WebChannel, file_data
 
 SENDS_PER_WINDOW = 30
 WINDOW = timedelta(seconds=60)
@@ -74,6 +76,15 @@ class ChatApi:
                 400, "bad_request", "thread_id: a UUID is expected, as /api/chat/threads lists them."
             ) from error
         return web.json_response(_history_json(await self._backend.history(thread_id)))
+
+    async def file(self, request: web.Request) -> web.StreamResponse:
+        """The content of a file that was sent to the page. Only plain images are shown, all else is saved."""
+        found = await self._backend.file(request.match_info["digest"])
+        is_shown = found.file.mime_type in SHOWN_IMAGES
+        name = quote(found.file.filename, safe="")
+        disposition = f"{'inline' if is_shown else 'attachment'}; filename*=UTF-8''{name}"
+        headers = {"Content-Disposition": disposition, "X-Content-Type-Options": "nosniff"}
+        return web.Response(body=found.data, content_type=found.file.mime_type, headers=headers)
 
     def _admit(self) -> None:
         wait = self._sends.admit(self._clock.now())
@@ -132,13 +143,23 @@ def _thread_json(thread: ThreadSummary) -> Mapping[str, str]:
     }
 
 
+def _sent_json(sent: SentView) -> Mapping[str, object]:
+    files = [file_data(file) for file in sent.files]
+    return {"message_id": str(sent.message_id), "text": sent.text, "files": files}
+
+
 def _history_json(history: History) -> Mapping[str, object]:
     pending = history.pending_approval
     return {
         "thread_id": str(history.thread_id),
         "conversation": history.conversation,
         "turns": [
-            asdict(turn) | {"message_id": str(turn.message_id) if turn.message_id else None} for turn in history.turns
+            asdict(turn)
+            | {
+                "message_id": str(turn.message_id) if turn.message_id else None,
+                "messages": [_sent_json(each) for each in turn.messages],
+            }
+            for turn in history.turns
         ],
         "pending_approval": None if pending is None else asdict(pending) | {"request_id": str(pending.request_id)},
     }

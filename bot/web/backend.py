@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Protocol
 from uuid import UUID
 
-from channels.message import Address
+from channels.message import Address, OutgoingFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,23 @@ class ToolCallView:
 
 
 @dataclass(frozen=True, slots=True)
+class SentView:
+    """What the agent sent by itself during a turn, ahead of its reply."""
+
+    message_id: UUID
+    text: str
+    files: tuple[OutgoingFile, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FileView:
+    """A file of a message, with its content."""
+
+    file: OutgoingFile
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class TurnView:
     """A request and its reply. `user_input` is None where the bot spoke by itself.
 
@@ -43,6 +60,7 @@ class TurnView:
     state: str
     tool_calls: tuple[ToolCallView, ...] = ()
     message_id: UUID | None = None
+    messages: tuple[SentView, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +93,10 @@ class WebBackend(Protocol):
 
     async def history(self, thread_id: UUID | None) -> History:
         """A thread; None: the present thread of the page's main conversation."""
+        ...
+
+    async def file(self, digest: str) -> FileView:
+        """A file of a message that went to the page; raises `NotYours` for any other."""
         ...
 
     async def address_of(self, thread_id: UUID) -> Address:

@@ -24,7 +24,7 @@ from bot.web.operations import Operations, OperationsPages
 from bot.web.pages import Door, Pages, StaticFile, load_static
 from bot.web.sse import EventStreams
 from channels.errors import Unavailable
-from channels.web import WebChannel
+from channels.web import FILES_PATH, WebChannel
 
 log = structlog.get_logger(__name__)
 
@@ -146,6 +146,7 @@ class WebServer:
         app.router.add_post("/api/chat/approval", self._api.approval)
         app.router.add_get("/api/chat/threads", self._api.threads)
         app.router.add_get("/api/chat/history", self._api.history)
+        app.router.add_get(f"{FILES_PATH}/{{digest:[0-9a-f]{{64}}}}", self._api.file)
         app.router.add_get("/api/events", self._streams.serve, allow_head=False)
         for route in self._routes:
             app.router.add_post(route.path, serve(route))
@@ -181,7 +182,7 @@ async def _errors_as_json(request: web.Request, handler: Handler) -> web.StreamR
     except Refused as error:
         return _error(error.status, error.code, error.message, error.headers)
     except NotYours:
-        return _error(404, "not_found", "There is no such thread.")
+        return _error(404, "not_found", "There is no such thread or file.")
     except (Unavailable, StoreUnavailable):
         text = "The bot cannot take this now; nothing was kept. Try again in a moment."
         return _error(503, "unavailable", text, {"Retry-After": "2"})

@@ -21,16 +21,9 @@ from channels.console import ConsoleChannel, Terminal
 from channels.errors import Rejected, Unavailable
 from channels.message import Address, ChatType, Draft, IncomingMessage, OutgoingMessage, ReplyKind, StepState, ToolStep
 from channels.one_shot import OneShotChannel
+from tests.support.parts import Parts, note
 
 PLACE = Address(channel="console", chat_id="terminal")
-
-
-class NoDelivery:
-    """A delivery whose parts nobody counts."""
-
-    sent = ()
-
-    async def record(self, platform_id: str) -> None: ...
 
 
 def reply(text: str, kind: ReplyKind = ReplyKind.ANSWER) -> OutgoingMessage:
@@ -65,7 +58,7 @@ class Desk:
             return await self.messages.get()
 
     async def says(self, text: str, kind: ReplyKind = ReplyKind.ANSWER) -> None:
-        await self.channel.send(reply(text, kind), NoDelivery())
+        await self.channel.send(reply(text, kind), Parts())
 
 
 @asynccontextmanager
@@ -158,7 +151,7 @@ async def test_a_notice_in_place_of_the_answer_ends_the_turn(tmp_path: Path) -> 
     async with desk(tmp_path) as sitting:
         await sitting.types("hi\r")
         await sitting.channel.show(Draft(id=stopped.id, address=PLACE, text="so fa"))
-        await sitting.channel.send(stopped, NoDelivery())
+        await sitting.channel.send(stopped, Parts())
 
         assert (await sitting.types("\x03next\r")).text == "next"
 
@@ -225,7 +218,7 @@ async def test_a_service_without_a_terminal_goes_on_at_the_end_of_its_input(tmp_
 
     async with asyncio.TaskGroup() as group:
         task = group.create_task(channel.run(accept))
-        await channel.send(reply("to nobody"), NoDelivery())
+        await channel.send(reply("to nobody"), Parts())
         assert not done.is_set()
         assert not task.done()
         task.cancel()
@@ -261,7 +254,7 @@ async def shoot(*replies: OutgoingMessage, note: str | None = None) -> Shot:
         task = group.create_task(channel.run(accept))
         message = await heard.get()
         for each in replies:
-            await channel.send(each, NoDelivery())
+            await channel.send(each, Parts())
         is_answered = await channel.result()
         task.cancel()
     return Shot(out.getvalue(), err.getvalue(), is_answered, message)
@@ -274,6 +267,14 @@ async def test_one_shot_prints_the_answer_plain_and_alone() -> None:
     assert shot.err == ""
     assert shot.is_answered
     assert (shot.message.text, shot.message.address) == ("what is up?", PLACE)
+
+
+async def test_one_shot_prints_what_is_sent_on_the_way_and_goes_on_to_the_answer() -> None:
+    message = reply("halfway", ReplyKind.MESSAGE).model_copy(update={"files": (note("plan.txt", "12345").file,)})
+    shot = await shoot(message, reply("done"))
+
+    assert shot.out == "halfway\n\nFile: `plan.txt` (5 bytes)\ndone\n"
+    assert shot.is_answered
 
 
 async def test_one_shot_ends_with_the_reply_to_a_command() -> None:

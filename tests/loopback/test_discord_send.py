@@ -13,8 +13,9 @@ from channels.base import Uncertain
 from channels.discord import DiscordChannel
 from channels.errors import RateLimited, Rejected, Unauthorized, Unavailable
 from channels.message import Address, Choice, Draft, OutgoingMessage, ReplyKind
-from tests.support.discord_bench import APPROVAL, MESSAGE, Bench, Parts, bench, settings_for
+from tests.support.discord_bench import APPROVAL, MESSAGE, Bench, bench, settings_for
 from tests.support.fake_discord import ALICE, BOT, DIRECT, GENERAL, FakeDiscord
+from tests.support.parts import Parts
 
 CHOICES = (
     Choice(label="Yes", data=f"apr:{APPROVAL}:y"),

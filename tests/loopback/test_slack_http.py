@@ -13,7 +13,8 @@ from channels.errors import Unauthorized
 from channels.message import Choice, OutgoingMessage
 from channels.slack import SlackChannel
 from tests.support.fake_slack import SIGNING_SECRET, FakeSlack, signed
-from tests.support.slack_bench import DIRECT, Inbox, Parts, RestlessClock, running, settings, until
+from tests.support.parts import Parts
+from tests.support.slack_bench import DIRECT, Inbox, RestlessClock, running, settings, until
 
 HTTP: dict[str, Any] = {"app_token": None, "signing_secret": SIGNING_SECRET}
 

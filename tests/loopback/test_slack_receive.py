@@ -14,7 +14,8 @@ from channels.errors import ChannelError, Unauthorized
 from channels.message import Choice, OutgoingMessage, ReplyKind
 from channels.slack import SlackChannel
 from tests.support.fake_slack import BOT_USER, FakeSlack
-from tests.support.slack_bench import CHANNEL, DIRECT, Inbox, Parts, RestlessClock, running, settings, until
+from tests.support.parts import Parts
+from tests.support.slack_bench import CHANNEL, DIRECT, Inbox, RestlessClock, running, settings, until
 
 REQUEST = "11111111-2222-4333-8444-555555555555"
 

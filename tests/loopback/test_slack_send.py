@@ -12,7 +12,8 @@ from channels.base import Uncertain
 from channels.errors import RateLimited, Rejected, Unauthorized, Unavailable
 from channels.message import Address, Choice, Draft, OutgoingMessage, ReplyKind
 from tests.support.fake_slack import BOT_USER, FakeSlack, Post
-from tests.support.slack_bench import CHANNEL, DIRECT, Parts, RestlessClock, running
+from tests.support.parts import Parts
+from tests.support.slack_bench import CHANNEL, DIRECT, RestlessClock, running
 
 CHOICES = (Choice(label="Yes", data="y"), Choice(label="No", data="n"))
 

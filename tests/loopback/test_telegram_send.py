@@ -20,24 +20,11 @@ from channels.message import Address, Choice, Draft, IncomingMessage, OutgoingMe
 from channels.settings import TelegramSettings, UncertainSend
 from channels.telegram import TelegramChannel
 from tests.support.fake_telegram import CANT_PARSE, TOKEN, FakeTelegram, LeapingClock, Refusal, flood, styled
+from tests.support.parts import Parts
 
 PRIVATE = Address(channel="telegram", chat_id="7")
 GROUP = Address(channel="telegram", chat_id="-100")
 LONG = "\n\n".join(f"Paragraph {number}: " + "word " * 300 for number in range(6))
-
-
-class Recorder:
-    """The delivery of one message."""
-
-    def __init__(self, *sent: str) -> None:
-        self.ids = list(sent)
-
-    @property
-    def sent(self) -> tuple[str, ...]:
-        return tuple(self.ids)
-
-    async def record(self, platform_id: str) -> None:
-        self.ids.append(platform_id)
 
 
 def answer(text: str, **more: Any) -> OutgoingMessage:
@@ -81,7 +68,7 @@ async def channel(fake: FakeTelegram, clock: LeapingClock) -> AsyncIterator[Tele
 
 
 async def test_answer_is_sent_with_entities_and_without_previews(fake: FakeTelegram, channel: TelegramChannel) -> None:
-    platform_id = await channel.send(answer("😀 **bold** and `code`", reply_to="100"), Recorder())
+    platform_id = await channel.send(answer("😀 **bold** and `code`", reply_to="100"), Parts())
 
     (params,) = fake.made("sendMessage")
     assert params["text"] == "😀 bold and code"
@@ -94,14 +81,14 @@ async def test_answer_is_sent_with_entities_and_without_previews(fake: FakeTeleg
 
 @pytest.mark.parametrize("text", ["", "  \n "])
 async def test_blank_answer_is_not_sent(text: str, fake: FakeTelegram, channel: TelegramChannel) -> None:
-    assert await channel.send(answer(text), Recorder()) == ""
+    assert await channel.send(answer(text), Parts()) == ""
     assert fake.tried("sendMessage") == []
 
 
 async def test_flood_wait_in_the_middle_repeats_no_part(
     fake: FakeTelegram, channel: TelegramChannel, clock: LeapingClock
 ) -> None:
-    message, delivery = answer(LONG), Recorder()
+    message, delivery = answer(LONG), Parts()
     fake.refuse("sendMessage", None, flood(30))
 
     with pytest.raises(RateLimited) as caught:
@@ -120,12 +107,12 @@ async def test_chat_in_flood_wait_is_left_alone_and_others_are_not(
 ) -> None:
     fake.refuse("sendMessage", flood(30))
     with pytest.raises(RateLimited):
-        await channel.send(answer("one"), Recorder())
+        await channel.send(answer("one"), Parts())
 
     clock.advance(timedelta(seconds=10))
     with pytest.raises(RateLimited) as caught:
-        await channel.send(answer("one"), Recorder())
-    await channel.send(answer("other", address=GROUP), Recorder())
+        await channel.send(answer("one"), Parts())
+    await channel.send(answer("other", address=GROUP), Parts())
 
     assert caught.value.retry_after == timedelta(seconds=20)
     assert len(fake.tried("sendMessage")) == 2
@@ -134,7 +121,7 @@ async def test_chat_in_flood_wait_is_left_alone_and_others_are_not(
 async def test_only_first_part_replies_and_only_last_has_buttons(fake: FakeTelegram, channel: TelegramChannel) -> None:
     choices = (Choice(label="Yes", data=f"apr:{uuid4()}:y"), Choice(label="No", data=f"apr:{uuid4()}:n"))
 
-    await channel.send(answer(LONG, choices=choices, reply_to="5"), Recorder())
+    await channel.send(answer(LONG, choices=choices, reply_to="5"), Parts())
 
     parts = fake.made("sendMessage")
     assert ["reply_parameters" in part for part in parts] == [True, False, False]
@@ -147,7 +134,7 @@ async def test_every_call_for_a_topic_names_it(fake: FakeTelegram, channel: Tele
     fake.topics.add((-100, 55))
     topic = Address(channel="telegram", chat_id="-100", thread_id="55")
 
-    await channel.send(answer(LONG, address=topic), Recorder())
+    await channel.send(answer(LONG, address=topic), Parts())
     await channel.show(Draft(id=uuid4(), address=topic))
     await channel.show(Draft(id=uuid4(), address=topic, text="so far"))
 
@@ -158,7 +145,7 @@ async def test_every_call_for_a_topic_names_it(fake: FakeTelegram, channel: Tele
 
 async def test_answer_to_unknown_topic_goes_nowhere_else(fake: FakeTelegram, channel: TelegramChannel) -> None:
     with pytest.raises(Rejected):
-        await channel.send(answer("hi", address=GROUP.model_copy(update={"thread_id": "9"})), Recorder())
+        await channel.send(answer("hi", address=GROUP.model_copy(update={"thread_id": "9"})), Parts())
 
     assert len(fake.tried("sendMessage")) == 1
 
@@ -166,7 +153,7 @@ async def test_answer_to_unknown_topic_goes_nowhere_else(fake: FakeTelegram, cha
 async def test_refused_entities_are_dropped_once_and_only_once(fake: FakeTelegram, channel: TelegramChannel) -> None:
     fake.refuse("sendMessage", CANT_PARSE)
 
-    await channel.send(answer("**hi**"), Recorder())
+    await channel.send(answer("**hi**"), Parts())
 
     first, second = fake.tried("sendMessage")
     assert "entities" in first
@@ -178,7 +165,7 @@ async def test_plain_text_that_is_refused_too_is_given_up(fake: FakeTelegram, ch
     fake.refuse("sendMessage", CANT_PARSE, CANT_PARSE)
 
     with pytest.raises(Rejected):
-        await channel.send(answer("**hi**"), Recorder())
+        await channel.send(answer("**hi**"), Parts())
 
     assert len(fake.tried("sendMessage")) == 2
 
@@ -186,7 +173,7 @@ async def test_plain_text_that_is_refused_too_is_given_up(fake: FakeTelegram, ch
 async def test_text_that_is_too_long_for_telegram_is_cut_smaller(fake: FakeTelegram, channel: TelegramChannel) -> None:
     fake.refuse("sendMessage", Refusal(400, "Bad Request: message is too long"))
 
-    await channel.send(answer("one two three four"), Recorder())
+    await channel.send(answer("one two three four"), Parts())
 
     assert said_texts(fake) == ["one two", "three four"]
 
@@ -194,7 +181,7 @@ async def test_text_that_is_too_long_for_telegram_is_cut_smaller(fake: FakeTeleg
 async def test_vanished_question_is_answered_without_reply(fake: FakeTelegram, channel: TelegramChannel) -> None:
     fake.refuse("sendMessage", Refusal(400, "Bad Request: message to be replied not found"))
 
-    await channel.send(answer("hi", reply_to="5"), Recorder())
+    await channel.send(answer("hi", reply_to="5"), Parts())
 
     assert "reply_parameters" not in fake.made("sendMessage")[0]
 
@@ -216,14 +203,14 @@ async def test_refusals_become_decisions(
     fake.refuse("sendMessage", refusal)
 
     with pytest.raises(error):
-        await channel.send(answer("hi"), Recorder())
+        await channel.send(answer("hi"), Parts())
 
 
 async def test_migration_names_the_new_chat(fake: FakeTelegram, channel: TelegramChannel) -> None:
     fake.refuse("sendMessage", Refusal(400, "Bad Request: upgraded", {"migrate_to_chat_id": -1001}))
 
     with pytest.raises(Migrated) as caught:
-        await channel.send(answer("hi", address=GROUP), Recorder())
+        await channel.send(answer("hi", address=GROUP), Parts())
 
     assert (caught.value.old_chat_id, caught.value.new_chat_id) == ("-100", "-1001")
 
@@ -237,7 +224,7 @@ async def test_cut_connection_may_have_sent_and_a_refusal_has_not(
     fake.refuse("sendMessage", refusal)
 
     with pytest.raises(Unavailable) as caught:
-        await channel.send(answer("hi"), Recorder())
+        await channel.send(answer("hi"), Parts())
 
     assert caught.value.maybe_sent is maybe
 
@@ -249,7 +236,7 @@ async def test_draft_message_becomes_the_answer(
     platform_id = await channel.show(draft)
     assert platform_id is not None
 
-    await channel.send(answer(LONG, id=draft.id, address=GROUP, edits=platform_id), Recorder())
+    await channel.send(answer(LONG, id=draft.id, address=GROUP, edits=platform_id), Parts())
 
     assert fake.messages[-100, int(platform_id)]["text"].startswith("Paragraph 0")
     assert said_texts(fake)[0] == "so"
@@ -262,30 +249,29 @@ async def test_answer_that_is_shown_already_is_not_edited(fake: FakeTelegram, ch
     platform_id = await channel.show(draft)
 
     assert (
-        await channel.send(answer("all of it", id=draft.id, address=GROUP, edits=platform_id), Recorder())
-        == platform_id
+        await channel.send(answer("all of it", id=draft.id, address=GROUP, edits=platform_id), Parts()) == platform_id
     )
     assert fake.tried("editMessageText") == []
 
 
 async def test_unchanged_edit_is_a_success(fake: FakeTelegram, channel: TelegramChannel) -> None:
-    platform_id = await channel.send(answer("same"), Recorder())
+    platform_id = await channel.send(answer("same"), Parts())
 
-    assert await channel.send(answer("same", edits=platform_id), Recorder()) == platform_id
+    assert await channel.send(answer("same", edits=platform_id), Parts()) == platform_id
     assert said_texts(fake) == ["same"]
 
 
 async def test_deleted_draft_is_replaced_by_a_new_message(fake: FakeTelegram, channel: TelegramChannel) -> None:
-    await channel.send(answer("hi", edits="4711"), Recorder())
+    await channel.send(answer("hi", edits="4711"), Parts())
 
     assert said_texts(fake) == ["hi"]
 
 
 async def test_amendment_changes_the_text_and_drops_the_buttons(fake: FakeTelegram, channel: TelegramChannel) -> None:
     question = answer("Run it?", choices=(Choice(label="Yes", data="apr:1:y"),))
-    platform_id = await channel.send(question, Recorder())
+    platform_id = await channel.send(question, Parts())
 
-    await channel.send(answer("Run it? Approved.", kind=ReplyKind.AMENDMENT, edits=platform_id), Recorder())
+    await channel.send(answer("Run it? Approved.", kind=ReplyKind.AMENDMENT, edits=platform_id), Parts())
 
     message = fake.messages[7, int(platform_id)]
     assert message["text"] == "Run it? Approved."
@@ -293,7 +279,7 @@ async def test_amendment_changes_the_text_and_drops_the_buttons(fake: FakeTelegr
 
 
 async def test_amendment_of_a_deleted_message_is_dropped(fake: FakeTelegram, channel: TelegramChannel) -> None:
-    await channel.send(answer("Approved.", kind=ReplyKind.AMENDMENT, edits="4711"), Recorder())
+    await channel.send(answer("Approved.", kind=ReplyKind.AMENDMENT, edits="4711"), Parts())
 
     assert said_texts(fake) == []
 
@@ -324,7 +310,7 @@ async def test_no_draft_is_shown_during_a_flood_wait_and_the_answer_arrives_afte
     assert len(fake.tried("editMessageText")) == 1
 
     clock.advance(timedelta(seconds=10))
-    await channel.send(answer("the end", id=draft.id, address=GROUP, edits=platform_id), Recorder())
+    await channel.send(answer("the end", id=draft.id, address=GROUP, edits=platform_id), Parts())
     assert fake.messages[-100, int(platform_id or 0)]["text"] == "the end"
 
 
@@ -332,7 +318,7 @@ async def test_draft_after_its_answer_is_not_shown(
     fake: FakeTelegram, channel: TelegramChannel, clock: LeapingClock
 ) -> None:
     draft = Draft(id=uuid4(), address=GROUP, text="late")
-    await channel.send(answer("done", id=draft.id, address=GROUP), Recorder())
+    await channel.send(answer("done", id=draft.id, address=GROUP), Parts())
     clock.advance(timedelta(seconds=5))
 
     await channel.show(draft)
@@ -385,7 +371,7 @@ async def test_server_without_native_drafts_gets_typing_signs(
 async def test_sending_waits_for_the_connection(fake: FakeTelegram, clock: LeapingClock) -> None:
     channel = TelegramChannel(TelegramSettings(bot_token=SecretStr(TOKEN), api_base_url=fake.base_url), clock=clock)
     async with asyncio.TaskGroup() as group:
-        sending = group.create_task(channel.send(answer("early"), Recorder()))
+        sending = group.create_task(channel.send(answer("early"), Parts()))
         receiving = group.create_task(channel.run(no_messages))
         assert await sending
         receiving.cancel()
@@ -395,7 +381,7 @@ async def test_refused_token_ends_waiting_sends(fake: FakeTelegram, clock: Leapi
     channel = TelegramChannel(TelegramSettings(bot_token=SecretStr("1:wrong"), api_base_url=fake.base_url), clock=clock)
 
     results = await asyncio.gather(
-        channel.send(answer("early"), Recorder()), channel.run(no_messages), return_exceptions=True
+        channel.send(answer("early"), Parts()), channel.run(no_messages), return_exceptions=True
     )
 
     assert [type(result) for result in results] == [Unauthorized, Unauthorized]
@@ -405,7 +391,7 @@ async def test_burst_of_answers_all_arrive(fake: FakeTelegram, channel: Telegram
     async with asyncio.TaskGroup() as group:
         for number in range(300):
             address = PRIVATE.model_copy(update={"chat_id": str(number + 1)})
-            group.create_task(channel.send(answer(f"to {number}", address=address), Recorder()))
+            group.create_task(channel.send(answer(f"to {number}", address=address), Parts()))
 
     assert sorted(said_texts(fake)) == sorted(f"to {number}" for number in range(300))
 
@@ -413,7 +399,7 @@ async def test_burst_of_answers_all_arrive(fake: FakeTelegram, channel: Telegram
 async def test_uncertain_message_is_settled_as_the_operator_chose(fake: FakeTelegram, clock: LeapingClock) -> None:
     for setting, expected in ((UncertainSend.SKIP, Uncertain.SKIP), (UncertainSend.RESEND, Uncertain.RESEND)):
         settings = TelegramSettings(bot_token=SecretStr(TOKEN), uncertain_send=setting)
-        assert await TelegramChannel(settings).settle(answer("hi"), Recorder()) is expected
+        assert await TelegramChannel(settings).settle(answer("hi"), Parts()) is expected
 
 
 async def test_private_chat_has_the_id_of_its_person(channel: TelegramChannel) -> None:
@@ -433,7 +419,7 @@ async def test_faults_of_sending_tell_neither_token_nor_text(
         for refusal in refusals:
             fake.refuse("sendMessage", refusal)
             with pytest.raises((Unavailable, Rejected)) as caught:
-                await channel.send(answer("canary text"), Recorder())
+                await channel.send(answer("canary text"), Parts())
             told.append(str(caught.getrepr(style="native", chain=True)))
             told.append(repr(caught.value.__cause__))
 

@@ -10,17 +10,10 @@ import pytest
 
 from channels.message import Address, Choice, Draft, OutgoingMessage, ReplyKind, StepState, ToolStep
 from channels.web import EventHub, EventName, WebChannel
+from tests.support.parts import Parts
 from tests.support.web_bench import BEARER, TOKEN, Bench, running_bench
 
 MAIN = Address(channel="web", chat_id="main")
-
-
-class NoDelivery:
-    """A delivery whose parts nobody counts."""
-
-    sent = ()
-
-    async def record(self, platform_id: str) -> None: ...
 
 
 @pytest.fixture
@@ -31,7 +24,7 @@ async def bench() -> AsyncIterator[Bench]:
 
 async def say(channel: WebChannel, text: str, kind: ReplyKind = ReplyKind.ANSWER) -> OutgoingMessage:
     message = OutgoingMessage(address=MAIN, text=text, kind=kind)
-    await channel.send(message, NoDelivery())
+    await channel.send(message, Parts())
     return message
 
 
@@ -55,7 +48,7 @@ async def test_a_wrong_token_in_the_query_opens_nothing(bench: Bench) -> None:
 async def test_sending_succeeds_with_nobody_connected(bench: Bench) -> None:
     message = OutgoingMessage(address=MAIN, text="hi")
 
-    assert await bench.channel.send(message, NoDelivery()) == str(message.id)
+    assert await bench.channel.send(message, Parts()) == str(message.id)
 
 
 @pytest.mark.parametrize(
@@ -84,7 +77,7 @@ async def test_an_approval_question_carries_its_id_the_whole_command_and_the_all
     )
 
     async with bench.events() as events:
-        await bench.channel.send(question, NoDelivery())
+        await bench.channel.send(question, Parts())
         seen = await events.next()
 
     assert seen.name == "approval_needed"

@@ -16,6 +16,7 @@ from channels.discord import DiscordChannel
 from channels.message import Address, IncomingMessage, OutgoingMessage
 from channels.settings import DiscordSettings
 from tests.support.fake_discord import DIRECT, TOKEN, FakeDiscord
+from tests.support.parts import Parts
 
 _PATIENCE = 10.0
 
@@ -37,20 +38,6 @@ class ManualClock:
         self.slept.append(duration)
         self._now += duration
         await asyncio.sleep(0)
-
-
-class Parts:
-    """A `Delivery` that keeps its parts in memory."""
-
-    def __init__(self, *sent: str) -> None:
-        self._sent = list(sent)
-
-    @property
-    def sent(self) -> tuple[str, ...]:
-        return tuple(self._sent)
-
-    async def record(self, platform_id: str) -> None:
-        self._sent.append(platform_id)
 
 
 class Bench:

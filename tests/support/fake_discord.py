@@ -64,11 +64,21 @@ class Session:
     socket: _Socket | None = None
 
 
+@dataclass(frozen=True)
+class Uploaded:
+    """A file of a request."""
+
+    filename: str
+    content_type: str
+    data: bytes
+
+
 @dataclass
 class _Parsed:
     """The body of a request, read once."""
 
     body: Json
+    uploads: Sequence[Uploaded] = ()
 
 
 _BODY = web.RequestKey("body", _Parsed)
@@ -119,6 +129,8 @@ class FakeDiscord:
         self.files: dict[str, bytes] = {}
         self.file_headers: list[Mapping[str, str]] = []
         self.tells_length = True
+        self.most_bytes = 10 * 1024 * 1024
+        self.uploads: dict[str, Sequence[Uploaded]] = {}
         self.refuse_connections = 0
         self.waiting_at_gateway = 0
         self._gate: asyncio.Event | None = None
@@ -345,7 +357,7 @@ class FakeDiscord:
         if request.path == "/gateway/" or request.path.startswith("/files/"):
             response: web.StreamResponse = await handler(request)
             return response
-        body = await request.json() if request.can_read_body else {}
+        body, uploads = await _read(request)
         path = request.path.removeprefix("/api/v10")
         self.calls.append(Call(request.method, path, body))
         await self._notify()
@@ -359,7 +371,7 @@ class FakeDiscord:
             fault.times -= 1
             if not fault.after_work:
                 return _answer(fault.status, fault.body, fault.headers)
-        request[_BODY] = _Parsed(body)
+        request[_BODY] = _Parsed(body, uploads)
         try:
             response = await handler(request)
         except _Refusal as refusal:
@@ -410,14 +422,22 @@ class FakeDiscord:
         return _answer(200, [{key: value for key, value in m.items() if key != "member"} for m in reversed(found)])
 
     async def _post(self, request: web.Request) -> web.Response:
-        messages, body = self._channel(request), request[_BODY].body
+        messages, body, uploads = self._channel(request), request[_BODY].body, request[_BODY].uploads
         channel = request.match_info["channel"]
-        _check_message(body)
+        if sum(len(each.data) for each in uploads) > self.most_bytes:
+            raise _Refusal(413, 40005, "Request entity too large")
+        if [(n, each.filename) for n, each in enumerate(uploads)] != [
+            (each["id"], each["filename"]) for each in body.get("attachments", [])
+        ]:
+            raise _Refusal(400, 50035, "attachments: not those that came")
+        _check_message(body, has_files=bool(uploads))
         nonce = body.get("nonce")
         if nonce is not None and body.get("enforce_nonce") and (channel, nonce) in self._nonces:
             return _answer(200, messages[self._nonces[channel, nonce]])
-        message = self._message(channel, BOT, body["content"])
+        message = self._message(channel, BOT, body.get("content", ""))
         message["components"] = body.get("components", [])
+        message["attachments"] = [{"filename": each.filename, "size": len(each.data)} for each in uploads]
+        self.uploads[message["id"]] = uploads
         message["flags"] = body.get("flags", 0)
         reference = body.get("message_reference")
         if reference is not None:
@@ -484,7 +504,7 @@ class FakeDiscord:
     def _ring(self, body: Json) -> None:
         allowed = body.get("allowed_mentions", {"parse": ["everyone", "roles", "users"]})["parse"]
         for token, kind in (("@everyone", "everyone"), ("@here", "everyone"), ("<@&", "roles"), ("<@6", "users")):
-            if token in body["content"] and kind in allowed:
+            if token in body.get("content", "") and kind in allowed:
                 self.pings.append(token)
 
     async def _interact(
@@ -589,7 +609,7 @@ class FakeDiscord:
     @asynccontextmanager
     async def serve(self) -> AsyncIterator[FakeDiscord]:
         """Listen on a free port until the block ends."""
-        application = web.Application(middlewares=[self._every_call])
+        application = web.Application(middlewares=[self._every_call], client_max_size=64_000_000)
         application.add_routes(self.routes())
         runner = web.AppRunner(application, shutdown_timeout=1)
         await runner.setup()
@@ -623,9 +643,19 @@ def _answer(status: int, body: Any, headers: Mapping[str, str] | None = None) ->
     )
 
 
-def _check_message(body: Json) -> None:
-    content = body.get("content")
-    if not isinstance(content, str) or not content.strip():
+async def _read(request: web.Request) -> tuple[Json, Sequence[Uploaded]]:
+    """The JSON of a request and its files."""
+    if request.content_type != "multipart/form-data":
+        return (await request.json() if request.can_read_body else {}), ()
+    form = await request.post()
+    fields = [value for name, value in form.items() if name.startswith("files[")]
+    uploads = [Uploaded(f.filename, f.content_type, f.file.read()) for f in fields if isinstance(f, web.FileField)]
+    return json.loads(str(form["payload_json"])), uploads
+
+
+def _check_message(body: Json, *, has_files: bool = False) -> None:
+    content = body.get("content", "" if has_files else None)
+    if not isinstance(content, str) or not (content.strip() or has_files):
         raise _Refusal(400, 50006, "Cannot send an empty message")
     if len(content) > 2000:
         raise _Refusal(400, 50035, "Must be 2000 or fewer in length.")

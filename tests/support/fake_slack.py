@@ -59,6 +59,17 @@ class Post:
 
 
 @dataclass
+class Upload:
+    """A file on its way in; `data` is None until it has arrived. `shown`: a post shows it."""
+
+    id: str
+    filename: str
+    length: int
+    data: bytes | None = None
+    shown: bool = False
+
+
+@dataclass
 class Envelope:
     body: dict[str, Any]
     acked: asyncio.Event = field(default_factory=asyncio.Event)
@@ -95,6 +106,7 @@ class FakeSlack:
         self.file_requests: list[tuple[str, str]] = []
         self.files_need_sign_in = False
         self.tells_length = True
+        self.uploads: dict[str, Upload] = {}
         self._faults: dict[str, list[Fault]] = defaultdict(list)
         self._envelopes: dict[str, Envelope] = {}
         self._count = 0
@@ -102,10 +114,11 @@ class FakeSlack:
         self._port = 0
 
     async def __aenter__(self) -> Self:
-        app = web.Application()
+        app = web.Application(client_max_size=64_000_000)
         app.router.add_route("*", "/api/{method}", self._api)
         app.router.add_get("/link", self._socket)
         app.router.add_get("/files-pri/{name}", self._file)
+        app.router.add_post("/upload/{id}", self._take_upload)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", 0)
@@ -139,6 +152,14 @@ class FakeSlack:
 
     def calls_of(self, method: str) -> list[Call]:
         return [call for call in self.calls if call.method == method]
+
+    def files_in(self, channel: str) -> list[tuple[str, bytes | None, str | None]]:
+        """The files a chat shows, oldest first: name, content, thread."""
+        return [
+            (self.uploads[each["id"]].filename, self.uploads[each["id"]].data, post.thread_ts)
+            for post in self.shown(channel)
+            for each in post.extra.get("files", [])
+        ]
 
     def shown(self, channel: str) -> list[Post]:
         """What everybody sees in a chat, oldest first."""
@@ -238,6 +259,19 @@ class FakeSlack:
             return web.Response(status=404)
         return await file_answer(request, content, tells_length=self.tells_length)
 
+    async def _take_upload(self, request: web.Request) -> web.StreamResponse:
+        if "Authorization" in request.headers:
+            self.violations.append("a token for an upload")
+        self.calls.append(Call("upload", {"id": request.match_info["id"]}))
+        upload = self.uploads[request.match_info["id"]]
+        upload.data = await request.read()
+        fault = next((f for f in self._faults["upload"] if f.times > 0), None)
+        await self._tell()
+        if fault is not None:
+            fault.times -= 1
+            return web.Response(status=fault.status)
+        return web.Response(text=f"OK - {len(upload.data)}")
+
     async def _tell(self) -> None:
         async with self._changed:
             self._changed.notify_all()
@@ -285,6 +319,12 @@ class FakeSlack:
                 return {"message_ts": post.ts}
             case "chat.update":
                 return self._update(params)
+            case "files.getUploadURLExternal":
+                upload = Upload(f"F{len(self.uploads) + 1}", params["filename"], int(params["length"]))
+                self.uploads[upload.id] = upload
+                return {"upload_url": f"http://127.0.0.1:{self._port}/upload/{upload.id}", "file_id": upload.id}
+            case "files.completeUploadExternal":
+                return self._complete(params)
             case "assistant.threads.setStatus":
                 self._thread(params["channel_id"], params["thread_ts"])
                 return {}
@@ -332,6 +372,20 @@ class FakeSlack:
         )
         self.posts[post.channel, post.ts] = post
         return post
+
+    def _complete(self, params: dict[str, Any]) -> dict[str, Any]:
+        self._thread(params["channel_id"], params.get("thread_ts"))
+        for given in json.loads(params["files"]):
+            upload = self.uploads.get(given["id"])
+            if upload is None or upload.data is None or len(upload.data) != upload.length:
+                raise Refused("file_not_found")
+            if upload.shown:
+                raise Refused("file_already_completed")
+            upload.shown = True
+            post = Post(params["channel_id"], self.ts(), BOT_USER, "", params.get("thread_ts"))
+            post.extra = {"files": [{"id": upload.id, "title": given["title"]}], "subtype": "file_share"}
+            self.posts[post.channel, post.ts] = post
+        return {"files": []}
 
     def _update(self, params: dict[str, Any]) -> dict[str, Any]:
         post = self.posts.get((params["channel"], params["ts"]))

@@ -56,6 +56,15 @@ class Call:
 
 
 @dataclass(frozen=True)
+class Uploaded:
+    """A file of a request."""
+
+    filename: str
+    content_type: str
+    data: bytes
+
+
+@dataclass(frozen=True)
 class Refusal(Exception):
     """An answer other than ok. `processed`: the request takes effect all the same; `status` 0 cuts the connection."""
 
@@ -88,6 +97,7 @@ class FakeTelegram:
         self.files: dict[str, bytes] = {}
         self.file_path = "documents/{}"
         self.tells_length = True
+        self.most_bytes = 50_000_000
         self.base_url = ""
         self._planned: dict[str, deque[Refusal | None]] = defaultdict(deque)
         self._numbers = 100
@@ -96,7 +106,7 @@ class FakeTelegram:
         self._runner: web.AppRunner | None = None
 
     async def __aenter__(self) -> Self:
-        app = web.Application()
+        app = web.Application(client_max_size=64_000_000)
         app.router.add_post("/bot{token}/{method}", self._handle)
         app.router.add_get("/file/bot{token}/documents/{file}", self._file)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
@@ -255,6 +265,8 @@ class FakeTelegram:
                 }
             case "sendMessage":
                 return self._send(params)
+            case "sendPhoto" | "sendDocument":
+                return self._upload(method, params)
             case "editMessageText":
                 return self._edit(params)
             case "sendMessageDraft":
@@ -297,6 +309,26 @@ class FakeTelegram:
             raise Refusal(400, "Bad Request: message to be replied not found")
         self._numbers += 1
         return self._store(chat_id, self._numbers, params)
+
+    def _upload(self, method: str, params: Json) -> Json:
+        """A file counts as a photo only where Telegram could make one of it."""
+        name = {"sendPhoto": "photo", "sendDocument": "document"}[method]
+        upload: Uploaded = params[name]
+        if len(upload.data) > self.most_bytes:
+            raise Refusal(413, "Request Entity Too Large")
+        if name == "photo" and not upload.data.startswith((b"\x89PNG", b"\xff\xd8\xff", b"RIFF")):
+            raise Refusal(400, "Bad Request: IMAGE_PROCESS_FAILED")
+        self._check_topic(params)
+        self._numbers += 1
+        chat_id = int(params["chat_id"])
+        message = {
+            "message_id": self._numbers,
+            "date": 1_772_000_001,
+            "chat": {"id": chat_id, "type": "supergroup" if chat_id < 0 else "private"},
+            "from": _me(),
+        }
+        self.messages[chat_id, self._numbers] = message
+        return message
 
     def _edit(self, params: Json) -> Json:
         chat_id, message_id = int(params["chat_id"]), int(params["message_id"])
@@ -344,11 +376,23 @@ def _me() -> Json:
 
 
 async def _params(request: web.Request) -> Json:
+    if request.content_type == "multipart/form-data":
+        return await _form(request)
     pairs = [*request.query.items(), *parse_qsl((await request.read()).decode(), keep_blank_values=True)]
     return {
         key: json.loads(value) if value[:1] in ("{", "[") and key not in ("text", "url") else value
         for key, value in pairs
     }
+
+
+async def _form(request: web.Request) -> Json:
+    params: Json = {}
+    for name, value in (await request.post()).items():
+        if isinstance(value, web.FileField):
+            params[name] = Uploaded(value.filename, value.content_type, value.file.read())
+        else:
+            params[name] = json.loads(str(value)) if str(value)[:1] in ("{", "[") else value
+    return params
 
 
 def utf16(text: str) -> bytes:

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from channels.base import Accept, ChannelHealth, ChannelLimits, ChannelState, Delivery, Uncertain
 from channels.errors import ChannelError, Rejected
-from channels.message import Attachment, Draft, EarlierMessage, IncomingMessage, OutgoingMessage, ReplyKind
+from channels.message import Address, Attachment, Draft, EarlierMessage, IncomingMessage, OutgoingMessage, ReplyKind
 
 
 @dataclass
@@ -33,8 +33,8 @@ class Posted:
 class MemoryChannel:
     """`Channel` without a platform. `faults` are raised by the next sends, in order; sends wait while `gate` is shut.
 
-    `past` is what threads held before any message; `files` are the contents by `Attachment.source`; `advice` is what an
-    operator should know though the connection stands.
+    `past` is what threads held before any message; `files` are the contents by `Attachment.source`, `uploads` those
+    that were sent here; `advice` is what an operator should know though the connection stands.
     """
 
     name: ClassVar[str] = "memory"
@@ -46,6 +46,7 @@ class MemoryChannel:
         self.drafts: list[Draft] = []
         self.past: tuple[EarlierMessage, ...] = ()
         self.files: dict[str, bytes] = {}
+        self.uploads: list[tuple[Address, str, bytes]] = []
         self.advice = ""
         self.faults: deque[ChannelError] = deque()
         self.uncertain = uncertain
@@ -72,6 +73,8 @@ class MemoryChannel:
         await self.gate.wait()
         if self.faults:
             raise self.faults.popleft()
+        for file in message.files:
+            self.uploads.append((message.address, file.filename, await delivery.read_file(file)))
         target = next((post for post in self.posted if post.id == message.edits), None)
         if target is None and message.kind is ReplyKind.AMENDMENT:
             return ""

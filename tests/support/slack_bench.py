@@ -60,20 +60,6 @@ class Inbox:
         return Accepted(uuid4(), self._note)
 
 
-class Parts:
-    """The record of one delivery."""
-
-    def __init__(self, *sent: str) -> None:
-        self.noted = list(sent)
-
-    @property
-    def sent(self) -> tuple[str, ...]:
-        return tuple(self.noted)
-
-    async def record(self, platform_id: str) -> None:
-        self.noted.append(platform_id)
-
-
 def settings(slack: FakeSlack, **changes: Any) -> SlackSettings:
     values = {"bot_token": BOT_TOKEN, "app_token": APP_TOKEN, "api_base_url": slack.api_base_url} | changes
     return SlackSettings.model_validate(values)

@@ -16,7 +16,7 @@ from pydantic import SecretStr
 
 from agent.errors import NotYours
 from agent.model.ids import thread_id
-from bot.web.backend import History, ThreadSummary, TurnView
+from bot.web.backend import FileView, History, ThreadSummary, TurnView
 from bot.web.deliveries import DeliveryRoute
 from bot.web.operations import Operations
 from bot.web.server import WebServer
@@ -62,6 +62,7 @@ class BenchBackend:
     """The threads of the page, in memory."""
 
     conversations: dict[str, History] = field(default_factory=dict)
+    files: dict[str, FileView] = field(default_factory=dict)
 
     def add(self, conversation: str, *turns: TurnView) -> History:
         history = History(thread_of(conversation), conversation, turns)
@@ -77,6 +78,11 @@ class BenchBackend:
     async def history(self, thread_id: UUID | None) -> History:
         conversation = "main" if thread_id is None else (await self.address_of(thread_id)).chat_id
         return self.conversations[conversation]
+
+    async def file(self, digest: str) -> FileView:
+        if digest not in self.files:
+            raise NotYours
+        return self.files[digest]
 
     async def address_of(self, thread_id: UUID) -> Address:
         for name, each in self.conversations.items():

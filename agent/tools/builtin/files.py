@@ -18,7 +18,7 @@ from agent.workspace.errors import PathRefused, WorkspaceError
 from agent.workspace.files import read_file, update_file
 from agent.workspace.listing import Entry, entries_below
 from agent.workspace.paths import is_document
-from agent.workspace.places import Place, base_folder, locate
+from agent.workspace.places import Place, base_folder, locate, refuse_guarded
 from agent.workspace.scope import Scope
 from agent.workspace.workspace import as_ours
 
@@ -52,7 +52,7 @@ class ReadFile:
 
     async def run(self, arguments: ReadFileArguments, context: ToolContext) -> ToolOutput:
         def read() -> str:
-            root, place = _place(self._root, context.scope, arguments.path)
+            root, place = file_place(self._root, context.scope, arguments.path)
             with as_ours(str(place.path)):
                 data = read_file(root, place.parts, _READ_LIMIT_BYTES).data
                 if b"\0" in data:
@@ -85,7 +85,7 @@ class WriteFile:
 
     async def run(self, arguments: WriteFileArguments, context: ToolContext) -> ToolOutput:
         def write() -> str:
-            root, place = _place(self._root, context.scope, arguments.path)
+            root, place = _writable(self._root, context.scope, arguments.path)
             with as_ours(str(place.path)):
                 size = update_file(root, place.parts, arguments.content.encode("utf-8", "replace"), _WRITE_LIMIT_BYTES)
             return f"Wrote {size:,} bytes to {place.path}."
@@ -152,7 +152,7 @@ class ApplyPatch:
 
     async def run(self, arguments: ApplyPatchArguments, context: ToolContext) -> ToolOutput:
         def patch() -> str:
-            root, place = _place(self._root, context.scope, arguments.path)
+            root, place = _writable(self._root, context.scope, arguments.path)
             with as_ours(str(place.path)):
                 update_file(root, place.parts, lambda before: _patched(place, before, arguments), _WRITE_LIMIT_BYTES)
             return f"Patched {place.path}."
@@ -175,6 +175,21 @@ def shown_lines(text: str, offset: int, limit: int | None) -> str:
     return f"{shown}\n[lines {offset} to {end} of {len(lines)}{more}]"
 
 
+def read_bytes(root: Path, scope: Scope, path: str, limit_bytes: int) -> bytes:
+    """The content of a file that `read_file` could reach. Blocks. Raises WorkspaceError."""
+    real, place = file_place(root, scope, path)
+    with as_ours(str(place.path)):
+        return read_file(real, place.parts, limit_bytes).data
+
+
+def save_file(root: Path, scope: Scope, path: str, data: bytes, limit_bytes: int) -> str:
+    """Write `data` where `write_file` could, and give the path in the asker's folder. Blocks. Raises WorkspaceError."""
+    real, place = _writable(root, scope, path)
+    with as_ours(str(place.path)):
+        update_file(real, place.parts, data, limit_bytes)
+    return str(place.path)
+
+
 def _patched(place: Place, before: bytes | None, arguments: ApplyPatchArguments) -> bytes:
     if before is None:
         raise FileNotFoundError(place.path)
@@ -191,7 +206,7 @@ class PatchFailed(WorkspaceError):
     """The passage is not there, or not once."""
 
 
-def _place(root: Path, scope: Scope, path: str) -> tuple[Path, Place]:
+def file_place(root: Path, scope: Scope, path: str) -> tuple[Path, Place]:
     """The real root and the file in it, refused if it is a matter for the memory tools or no file."""
     real = _real(root)
     place = locate(real, scope, _inside(real, scope, path))
@@ -199,6 +214,13 @@ def _place(root: Path, scope: Scope, path: str) -> tuple[Path, Place]:
         raise PathRefused(path, "name a file in your folder")
     if is_document(place.path) or is_document(place.real):
         raise PathRefused(str(place.path), "it is a memory document; use memory_read and memory_write")
+    return real, place
+
+
+def _writable(root: Path, scope: Scope, path: str) -> tuple[Path, Place]:
+    """The same for a file that is to be changed: the bot does not write its own skills and hooks."""
+    real, place = file_place(root, scope, path)
+    refuse_guarded(place, scope)
     return real, place
 
 

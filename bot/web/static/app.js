@@ -188,7 +188,7 @@ function onEvent(name, data) {
       log.setTyping(false);
       return log.addReply(data.message_id, data.text, "", true);
     case "response":
-      return settle(data, () => log.addReply(data.message_id, data.text, data.kind === "notice" ? "notice" : ""));
+      return settle(data, () => log.addReply(data.message_id, data.text, data.kind === "notice" ? "notice" : "", false, data.files ?? []));
     case "error":
       return settle(data, () => log.addReply(data.message_id, data.text, "error"));
     case "heartbeat":
@@ -219,7 +219,8 @@ function onStatus(data) {
 
 // A reply ends the turn, unless it answers a command that was typed while the turn goes on.
 function settle(data, show) {
-  const isAside = ["notice", "error"].includes(data.kind) && now.turn !== null && data.message_id !== now.turn;
+  const isOther = ["notice", "error"].includes(data.kind) && now.turn !== null && data.message_id !== now.turn;
+  const isAside = data.kind === "message" || isOther; // a message is sent while its turn goes on
   if (!isAside) {
     now.turn = null;
     log.endTurn();

@@ -10,6 +10,29 @@ const visible = (text) =>
   text.replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]/g, (each) =>
     `⟨U+${each.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`);
 
+// Images are shown where the bot says that they are plain ones; everything else is a link that saves it.
+function fileList(files) {
+  const list = element("ul", "files");
+  for (const file of files) {
+    const link = element("a", "file");
+    link.href = file.url;
+    link.title = file.name;
+    if (file.is_image) {
+      const image = element("img");
+      image.src = file.url;
+      image.alt = file.name;
+      image.loading = "lazy";
+      link.target = "_blank";
+      link.append(image);
+    } else link.download = file.name;
+    link.append(element("span", "name", visible(file.name)), element("span", "size", file.size));
+    const item = element("li");
+    item.append(link);
+    list.append(item);
+  }
+  return list;
+}
+
 export class Log {
   constructor({ log, scroll, latest, typing, onApproval, onRetry }) {
     Object.assign(this, { log, scroll, latest, typing, onApproval, onRetry });
@@ -42,6 +65,7 @@ export class Log {
       if (turn.user_input !== null) this.addOwn(turn.user_input);
       for (const call of turn.tool_calls) this.step(`${turn.number}:${this.steps.size}`, call.name, call.ok);
       this.stepList = null;
+      for (const sent of turn.messages) this.addReply(sent.message_id, sent.text, "", false, sent.files);
       if (turn.response) this.addReply(turn.message_id, turn.response, turn.state === "failed" ? "error" : "");
       else if (turn.state === "interrupted") this.#append(element("p", "note", "Stopped."));
     }
@@ -83,10 +107,10 @@ export class Log {
   }
 
   // A finished reply, or one that is still written; the same id is the same message.
-  addReply(id, text, kind = "", isDraft = false) {
+  addReply(id, text, kind = "", isDraft = false, files = []) {
     let box = id ? this.messages.get(id) : undefined;
     if (box && isDraft && !box.classList.contains("draft")) return;
-    if (!box && !isDraft && id && text === this.lastReply?.text && !this.lastReply.id) {
+    if (!box && !isDraft && id && !files.length && text === this.lastReply?.text && !this.lastReply.id) {
       this.lastReply.id = id;
       return;
     }
@@ -101,6 +125,8 @@ export class Log {
     box.className = `message ${kind} ${isDraft ? "draft" : ""}`.trim();
     box.setAttribute("aria-busy", String(isDraft));
     box.querySelector(".text").replaceChildren(renderMarkdown(text));
+    box.querySelector(".files")?.remove();
+    if (files.length) box.append(fileList(files));
     if (!isDraft) {
       this.lastReply = { id, text };
       if (kind === "error") this.#addRetry(box);

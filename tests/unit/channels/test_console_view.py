@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from channels.console import render, to_ansi
 from channels.message import Address, OutgoingMessage, ReplyKind
 from channels.one_shot import visible
+from tests.support.parts import note
 
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -69,3 +70,15 @@ def test_wide_characters_do_not_break_a_card() -> None:
 
     assert lines[0].startswith("╭")
     assert lines[-1].startswith("╰")
+
+
+def test_files_are_named_below_the_text() -> None:
+    message = OutgoingMessage(
+        address=Address(channel="console", chat_id="terminal"),
+        kind=ReplyKind.MESSAGE,
+        text="Look:",
+        files=(note("_two_ words.txt", "12345").file,),
+    )
+
+    lines = [line.rstrip() for line in COLOURS.sub("", to_ansi(render(message), 100)).splitlines()]
+    assert lines == ["Look:", "", "File: _two_ words.txt (5 bytes)"]
