@@ -176,7 +176,7 @@ async def _bot(home: Path) -> AsyncIterator[_Chat]:
     """A bot of one process, warm but for the conversation that is asked about."""
     model, platform = _Model(), _Platform()
     store = open_store(home)
-    core = build_core(_settings(home), store, {"telegram": platform}, {}, lambda: None, None, lambda *_: model)
+    core = build_core(_settings(home), store, {"telegram": platform}, {}, lambda: None, make_provider=lambda *_: model)
     handlers = Handlers(core.runner.serve, core.runner.stop, core.runner.backlog)
     async with asyncio.TaskGroup() as group:
         services = [group.create_task(each) for each in (core.gateway.deliver(), core.engine.run(handlers))]

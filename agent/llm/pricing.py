@@ -80,6 +80,15 @@ _PRICES: tuple[tuple[str, Price], ...] = (
     (r"claude-haiku-4(?:-5)?", _price("1", "5", "0.10", "1.25")),
     (r"claude-3-5-haiku", _price("0.80", "4", "0.08", "1")),
 )
+# OpenAI, pricing page, 2026-11-30: a million tokens of input; there is no output.
+_EMBEDDING_PRICES = {
+    "text-embedding-3-small": _price("0.02", "0"),
+    "text-embedding-3-large": _price("0.13", "0"),
+    "text-embedding-ada-002": _price("0.10", "0"),
+}
+_UNKNOWN_EMBEDDING = _price("0.13", "0")
+# OpenAI, pricing page: pictures are output. No model for pictures costs more than the first one did.
+_IMAGE_PRICE = _price("10", "40")
 # A name may end in a date or a stage, not in the name of a sibling.
 _TABLE = tuple((re.compile(rf"(?:{name})(?:-\d{{4,8}}.*|-latest|-chat-latest|-preview)?$"), p) for name, p in _PRICES)
 
@@ -90,6 +99,16 @@ def price_of(provider: str, model: str) -> Price:
         return FREE
     name = model.rpartition("/")[2]  # OpenRouter: "openai/gpt-5.4"
     return next((price for pattern, price in _TABLE if pattern.match(name)), UNKNOWN)
+
+
+def embedding_price_of(model: str) -> Price:
+    """The price of a model that gives vectors; an unknown one costs as much as OpenAI's large one."""
+    return _EMBEDDING_PRICES.get(model.rpartition("/")[2], _UNKNOWN_EMBEDDING)
+
+
+def image_price() -> Price:
+    """The price of a model that draws: the highest there was, so that a budget holds."""
+    return _IMAGE_PRICE
 
 
 def cost_of(usage: Usage, price: Price) -> Decimal:

@@ -36,7 +36,7 @@ Work = Callable[[Transaction], T]
 
 
 class Store(Protocol):
-    """Durable rows. Both operations raise `StoreUnavailable` when the database cannot be reached or written."""
+    """Durable rows. All operations raise `StoreUnavailable` when the database cannot be reached or written."""
 
     async def write(self, work: Work[T]) -> T:
         """Run `work` in a transaction that is durable when this returns. A raising `work` leaves nothing behind."""
@@ -44,6 +44,10 @@ class Store(Protocol):
 
     async def read(self, work: Work[T]) -> T:
         """Run `work` on a snapshot; it must not write."""
+        ...
+
+    async def read_in_thread(self, work: Work[T]) -> T:
+        """The same in a thread: for work that goes through so many rows that it would hold up the event loop."""
         ...
 
     async def close(self) -> None: ...

@@ -307,6 +307,21 @@ def prune(tx: Transaction, unused_since: datetime) -> Sequence[ThreadId]:
     return [ThreadId(thread) for thread in idle.scalars()]
 
 
+def began_at(tx: Transaction, session: SessionId) -> datetime:
+    """When a session was made."""
+    return tx.connection.execute(select(sessions.c.created_at).where(sessions.c.id == session)).scalar_one()
+
+
+def fell_idle(tx: Transaction, since: datetime, until: datetime) -> Sequence[tuple[UserId, SessionId]]:
+    """The sessions whose last use was from `since` on and before `until`."""
+    rows = tx.connection.execute(
+        select(sessions.c.user_id, sessions.c.id).where(
+            sessions.c.last_seen_at >= since, sessions.c.last_seen_at < until
+        )
+    )
+    return [(UserId(row.user_id), SessionId(row.id)) for row in rows]
+
+
 def count_sessions(tx: Transaction, used_since: datetime) -> int:
     """How many sessions are in use."""
     return tx.connection.execute(

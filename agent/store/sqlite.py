@@ -59,6 +59,7 @@ class SqliteStore:
         self._engine = writer_engine(path)
         self._connection = self._engine.connect()  # here, so that a file that cannot be opened is told at once
         self._reader = _reader_engine(path)
+        self._thread_reader = _thread_reader_engine(path)
         self._jobs: queue.SimpleQueue[_Job[Any] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
         self._closed = False
@@ -81,6 +82,19 @@ class SqliteStore:
         except DBAPIError as error:
             raise StoreUnavailable(_reason(error)) from error
 
+    async def read_in_thread(self, work: Work[T]) -> T:
+        if self._closed:
+            raise StoreUnavailable("the store is closed")
+
+        def run() -> T:
+            with self._thread_reader.connect() as connection:
+                return work(Transaction(connection))
+
+        try:
+            return await asyncio.to_thread(run)
+        except DBAPIError as error:
+            raise StoreUnavailable(_reason(error)) from error
+
     async def close(self) -> None:
         """Finish what is waiting, then release the file."""
         if self._closed:
@@ -89,6 +103,7 @@ class SqliteStore:
         self._jobs.put(None)
         await asyncio.to_thread(self._thread.join)
         await self._reader.dispose()
+        self._thread_reader.dispose()
 
     # -- the writer's thread ------------------------------------------------------------------------------------
     def _run(self) -> None:
@@ -201,8 +216,18 @@ def writer_engine(path: Path) -> Engine:
 
 def _reader_engine(path: Path) -> AsyncEngine:
     engine = create_async_engine(f"sqlite+aiosqlite:///{path}", pool_size=2, max_overflow=2)
+    _only_read(engine.sync_engine)
+    return engine
 
-    @event.listens_for(engine.sync_engine, "connect")
+
+def _thread_reader_engine(path: Path) -> Engine:
+    engine = create_engine(f"sqlite:///{path}", connect_args={"check_same_thread": False}, pool_size=1, max_overflow=3)
+    _only_read(engine)
+    return engine
+
+
+def _only_read(engine: Engine) -> None:
+    @event.listens_for(engine, "connect")
     def prepare(connection: Any, _record: object) -> None:
         connection.isolation_level = None  # the driver would begin no transaction for a SELECT
         cursor = connection.cursor()
@@ -210,8 +235,6 @@ def _reader_engine(path: Path) -> AsyncEngine:
         cursor.execute("PRAGMA query_only=ON")
         cursor.close()
 
-    @event.listens_for(engine.sync_engine, "begin")
+    @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
         connection.exec_driver_sql("BEGIN")  # all statements of a read see one moment
-
-    return engine

@@ -66,10 +66,11 @@ def _walk(root: Path, scope: Scope, path: PurePosixPath, parts: tuple[str, ...],
 
 def _scan(root: Path, scope: Scope, path: PurePosixPath, parts: tuple[str, ...]) -> list[Entry]:
     shadowed = set() if path.parts or isinstance(scope, OperatorScope) else {name_key(n) for n in AGENT_FILES}
+    left_out = SKIPPED_FOLDERS | shadowed
     found: list[Entry] = []
     with open_folder(root, parts) as folder, os.scandir(folder) as items:
         for item in items:
-            if item.name.startswith(TEMPORARY_PREFIX) or name_key(item.name) in SKIPPED_FOLDERS | shadowed:
+            if item.name.startswith(TEMPORARY_PREFIX) or name_key(item.name) in left_out:
                 continue
             below = path / item.name
             if is_hidden(below, scope) or is_sensitive(below):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from fnmatch import fnmatchcase
+from fnmatch import translate
 from pathlib import PurePosixPath
 
 from agent.workspace.errors import PathRefused
@@ -23,6 +23,9 @@ TEMPORARY_PREFIX = ".optimclaw-"
 _HIDDEN_FROM_OPERATOR = frozenset({"users", "groups"})
 _PEOPLE = "people"
 _GUARDED = frozenset({"agents.md", "soul.md", "identity.md", "user.md"})
+
+GUARDED_FOLDERS = frozenset({"skills", "hooks"})
+"""Folders of the operator that say what the agent does; the bot does not write in them."""
 
 # First folders of absolute paths on Linux and macOS. Any other leading slash means the asker's own folder.
 _SYSTEM_FOLDERS = frozenset(
@@ -53,6 +56,7 @@ _SENSITIVE_NAMES = (
     ".*_history", "*.pem", "*.key", "*.p12", "*.pfx", "*.jks", "*.keystore", "id_rsa*", "id_ed25519*", "id_ecdsa*",
     "id_dsa*", "authorized_keys", "known_hosts", "gh/hosts.yml",
 )  # fmt: skip
+_SENSITIVE = re.compile("|".join(map(translate, _SENSITIVE_NAMES)))
 
 
 def normalize(path: str) -> PurePosixPath:
@@ -113,6 +117,8 @@ def is_hidden(path: PurePosixPath, scope: Scope) -> bool:
 
 def is_guarded(path: PurePosixPath, scope: Scope) -> bool:
     """Whether the bot itself may not write `path`: what it is told to be must not come from what it reads."""
+    if path.parts and name_key(path.parts[0]) in GUARDED_FOLDERS:
+        return True
     if len(path.parts) != 1:
         return False
     key = name_key(path.name)
@@ -133,4 +139,4 @@ def is_sensitive(path: PurePosixPath) -> bool:
     if any(key in _SENSITIVE_FOLDERS for key in keys):
         return True
     tail = "/".join(keys[-2:])
-    return any(fnmatchcase(keys[-1], p) or fnmatchcase(tail, p) for p in _SENSITIVE_NAMES) if keys else False
+    return bool(keys and (_SENSITIVE.match(keys[-1]) or _SENSITIVE.match(tail)))

@@ -59,7 +59,7 @@ def refuse_guarded(place: Place, scope: Scope) -> None:
     of_the_agent = place.owner == AGENT_OWNER and not isinstance(scope, OperatorScope)
     if of_the_agent or is_guarded(place.real, scope) or is_guarded(place.path, scope):
         raise PathRefused(
-            str(place.path), "it says what the agent is and whom it serves; only the operator edits it, by hand"
+            str(place.path), "it says what the agent is, does and whom it serves; only the operator edits it, by hand"
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -27,11 +27,12 @@ from agent.workspace.listing import documents_of, entries_below
 from agent.workspace.paths import AGENT_FILES
 from agent.workspace.places import AGENT_OWNER, Place, base_folder, locate, owners_seen, refuse_guarded
 from agent.workspace.scope import GroupScope, Scope
+from agent.workspace.watch import FolderWatch
 
 log = structlog.get_logger(__name__)
 
 DOCUMENT_LIMIT_BYTES = 1_000_000
-_MOST_INDEXED = 5_000
+_MOST_INDEXED = 20_000
 _MOST_LISTED = 500
 
 
@@ -110,6 +111,10 @@ class Corpus(Protocol):
     @property
     def owners(self) -> tuple[str, ...]: ...
 
+    async def mark(self) -> Hashable | None:
+        """Equal to an earlier one only if no document has changed in between; None where that cannot be told."""
+        ...
+
     async def inventory(self) -> tuple[DocumentStamp, ...]: ...
 
     async def text(self, path: str) -> str | None:
@@ -124,6 +129,7 @@ class FolderWorkspace:
         self._root = root
         self._clock = clock
         self._edits = EditLedger()
+        self._watch: FolderWatch | None = None
         self._locks: WeakValueDictionary[tuple[str, ...], asyncio.Lock] = WeakValueDictionary()
 
     @property
@@ -204,6 +210,13 @@ class FolderWorkspace:
     def corpus(self, scope: Scope) -> Corpus:
         return _FolderCorpus(self, scope)
 
+    def changes(self) -> int | None:
+        """A number that grows with each change of any document; None where that cannot be told. Blocks."""
+        real = self._real_root()
+        if self._watch is None or self._watch.root != real:
+            self._watch = FolderWatch(real)
+        return self._watch.changes()
+
     def inventory(self, scope: Scope) -> tuple[DocumentStamp, ...]:
         """A stamp of each document the scope sees. Blocks."""
         root = self._real_root()
@@ -281,6 +294,9 @@ class _FolderCorpus:
     @property
     def owners(self) -> tuple[str, ...]:
         return owners_seen(self.scope)
+
+    async def mark(self) -> Hashable | None:
+        return await asyncio.to_thread(self.workspace.changes)
 
     async def inventory(self) -> tuple[DocumentStamp, ...]:
         return await asyncio.to_thread(self.workspace.inventory, self.scope)

@@ -121,6 +121,9 @@ class CountingStore:
             finally:
                 raw.set_progress_handler(None, 0)
 
+    async def read_in_thread(self, work: Work[T]) -> T:
+        return await self.read(work)
+
     async def close(self) -> None: ...
 
     def _count(self) -> None:

@@ -28,6 +28,9 @@ class Interposed:
     async def read(self, work: Work[T]) -> T:
         return await self._inner.read(work)
 
+    async def read_in_thread(self, work: Work[T]) -> T:
+        return await self._inner.read_in_thread(work)
+
     async def close(self) -> None:
         await self._inner.close()
 

@@ -1,12 +1,14 @@
 """A model server on a loopback socket that speaks OpenAI's chat completions and Anthropic's Messages, and can fail.
 
 Which of the two a request speaks is told by its path. Replies are played in order; when none is left `Say("ok")` is.
+Requests for vectors are answered by themselves, in `meanings`; `play_embeddings` puts failures before that.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -94,10 +96,21 @@ class FakeLLMApi:
         self.reached = asyncio.Event()
         self.left = asyncio.Event()
         self.models = Fail(200, {"data": [{"id": "model-b"}, {"id": "model-a"}]})
+        self.meanings: tuple[frozenset[str], ...] = ()
         self._script: list[Reply] = []
+        self._embedding_script: list[Fail | Break] = []
 
     def play(self, *replies: Reply) -> None:
         self._script.extend(replies)
+
+    def play_embeddings(self, *replies: Fail | Break) -> None:
+        """What goes wrong with the next requests for vectors: a failure, or silence."""
+        self._embedding_script.extend(replies)
+
+    @property
+    def embedded(self) -> list[str]:
+        """Every text that was sent to be embedded, oldest first."""
+        return [text for request in self.requests if _is_embeddings(request) for text in request.body["input"]]
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
@@ -117,6 +130,9 @@ class FakeLLMApi:
         if request.path.split("?")[0].endswith("/models"):
             _write_json(writer, self.models.status, self.models.body)
             return
+        if _is_embeddings(request):
+            await self._embed(request, reader, writer)
+            return
         reply = self._script.pop(0) if self._script else Say("ok")
         anthropic = request.path.endswith("/messages")
         match reply:
@@ -134,6 +150,24 @@ class FakeLLMApi:
                 _write_chunk(writer, b"")
             case Break():
                 await self._break(reply, anthropic, reader, writer)
+
+    async def _embed(self, request: ApiRequest, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        match self._embedding_script.pop(0) if self._embedding_script else None:
+            case Fail() as failure:
+                _write_json(writer, failure.status, failure.body, failure.headers)
+            case Break():
+                await self._wait_for_hangup(reader)
+            case None:
+                texts = request.body["input"]
+                data = [{"index": index, "embedding": self._meaning(text)} for index, text in enumerate(texts)]
+                usage = {"prompt_tokens": 10 * len(texts), "total_tokens": 10 * len(texts)}
+                # Out of order: the index tells which is which.
+                _write_json(writer, 200, {"object": "list", "data": data[::-1], "usage": usage})
+
+    def _meaning(self, text: str) -> list[float]:
+        """How often each meaning's words stand in the text, and a little of something that all texts share."""
+        words = re.findall(r"\w+", text.casefold())
+        return [*(float(sum(word in meaning for word in words)) for meaning in self.meanings), 0.1]
 
     async def _break(
         self, kind: Break, anthropic: bool, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -180,6 +214,10 @@ class FakeLLMApi:
     async def _wait_for_hangup(self, reader: asyncio.StreamReader) -> None:
         await reader.read()
         raise _Hangup
+
+
+def _is_embeddings(request: ApiRequest) -> bool:
+    return request.path.split("?")[0].endswith("/embeddings")
 
 
 class _Hangup(Exception):

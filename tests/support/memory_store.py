@@ -38,5 +38,8 @@ class MemoryStore:
         with self._engine.connect() as connection:
             return work(Transaction(connection))
 
+    async def read_in_thread(self, work: Work[T]) -> T:
+        return await self.read(work)
+
     async def close(self) -> None:
         self._engine.dispose()

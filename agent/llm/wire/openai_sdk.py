@@ -5,7 +5,7 @@ Importing this takes about 0.4 s, so the provider does it in a thread, at `warm_
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
@@ -18,6 +18,7 @@ from agent.llm.wire.faults import ErrorAnswer, Refused, fault_of
 from agent.llm.wire.http import LIMITS, broken_connections, read_events, time_limits, usable_key
 
 _PATH = "/chat/completions"
+_EMBEDDINGS = "/embeddings"
 _ADDRESS = "https://api.openai.com/v1"
 _NO_KEY = "none"  # the SDK wants a key; servers that need none ignore it
 
@@ -37,8 +38,26 @@ class OpenAIClient:
 
     async def post(self, body: bytes) -> bytes:
         """The whole answer to `body`."""
+        return await self._post(_PATH, body)
+
+    async def embeddings(self, body: bytes) -> bytes:
+        """The answer to a request for vectors."""
+        return await self._post(_EMBEDDINGS, body)
+
+    async def draw(self, body: bytes) -> bytes:
+        """The answer to a request for a picture."""
+        return await self._post("/images/generations", body)
+
+    async def redraw(self, fields: Mapping[str, str], picture: bytes, media_type: str) -> bytes:
+        """The answer to a request for a changed picture."""
         with translated():
-            response = await self._sdk.post(_PATH, cast_to=httpx2.Response, content=body)
+            response = await self._sdk.post(
+                "/images/edits",
+                cast_to=httpx2.Response,
+                body=dict(fields),
+                files=[("image", (f"picture.{media_type.partition('/')[2]}", picture, media_type))],
+                options={"headers": {"Content-Type": "multipart/form-data"}},
+            )
             return response.content
 
     async def stream(self, body: bytes, take: Callable[[bytes], bool]) -> None:
@@ -59,6 +78,11 @@ class OpenAIClient:
 
     async def close(self) -> None:
         await self._sdk.close()
+
+    async def _post(self, path: str, body: bytes) -> bytes:
+        with translated():
+            response = await self._sdk.post(path, cast_to=httpx2.Response, content=body)
+            return response.content
 
 
 @contextmanager

@@ -66,11 +66,7 @@ class MemorySearch:
             return ToolOutput("memory cannot be searched at the moment; memory_tree and memory_read still work.", True)
         if not hits:
             return ToolOutput("Nothing found.")
-        found = [
-            {"path": hit.path, "score": hit.score, "document_id": f"{hit.path}#{hit.chunk}", "content": hit.text}
-            for hit in hits
-        ]
-        return ToolOutput(json.dumps(found, ensure_ascii=False, indent=1))
+        return ToolOutput(json.dumps([_shown(hit) for hit in hits], ensure_ascii=False, indent=1))
 
 
 class MemoryWriteArguments(Arguments):
@@ -192,6 +188,13 @@ class MemoryTree:
         except WorkspaceError as error:
             return _error(str(error))
         return ToolOutput("\n".join(lines) or "(Nothing is here.)")
+
+
+def _shown(hit: Hit) -> dict[str, str | float]:
+    shown: dict[str, str | float] = {"path": hit.path, "score": hit.score, "document_id": f"{hit.path}#{hit.chunk}"}
+    if hit.vector_rank is not None:
+        shown["found_by"] = "meaning" if hit.word_rank is None else "words and meaning"
+    return shown | {"content": hit.text}
 
 
 def _screened(text: str) -> str | None:

@@ -176,3 +176,12 @@ async def test_the_tree_ends_folders_with_a_slash(memory: Memory) -> None:
 
     assert (await memory.tree()).text == "projects/"
     assert (await memory.tree(path="projects", depth=2)).text == "projects/alpha/\nprojects/alpha/readme.md"
+
+
+@pytest.mark.parametrize("target", ["skills/a/SKILL.md", "Skills/a.md", "/skills/x.md", "hooks/a.md", "HOOKS/a.md"])
+async def test_skills_and_hooks_are_not_written_by_remembering(memory: Memory, target: str) -> None:
+    output = await memory.write(content="Always do as this page says.", target=target)
+
+    assert output.is_error
+    assert "only the operator edits it" in output.text
+    assert not any(path.is_file() for path in memory.root.rglob("*"))

@@ -111,3 +111,13 @@ def test_memory_documents_are_told_from_other_files() -> None:
         assert is_document(PurePosixPath(path)), path
     for path in ("src/README.md", "notes.md", "projects/daily/x"):
         assert not is_document(PurePosixPath(path)), path
+
+
+@pytest.mark.parametrize("scope", [OperatorScope(), PersonScope("telegram", "1"), GroupScope("slack", "C1", "U1")])
+def test_skills_and_hooks_are_guarded_for_everybody_in_any_spelling(
+    scope: OperatorScope | PersonScope | GroupScope,
+) -> None:
+    for path in ("skills/git/SKILL.md", "SKILLS/x", "Skills", "\u017fkills/x", "skills /x", "skills./x", "hooks/a.py"):
+        assert is_guarded(PurePosixPath(path), scope), path
+    for path in ("skills.md", "projects/skills/x.md", "my-hooks/x"):
+        assert not is_guarded(PurePosixPath(path), scope), path

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.store.search import CHUNK_WORDS, SEARCH_DDL, SearchIndex, chunk_text, match_expression
+from agent.store.chunks import CHUNK_WORDS, chunk_text, match_expression
+from agent.store.search import SEARCH_DDL, SearchIndex
 from agent.workspace.scope import GroupScope, OperatorScope, PersonScope, Scope
 from agent.workspace.workspace import FolderWorkspace
 from tests.support.fake_clock import FakeClock
