@@ -10,11 +10,11 @@ from agent.safety.leak_detector import INVISIBLE
 NewMarkerId = Callable[[], str]
 
 _LEFT = "<\uff1c\ufe64\u2039\u27e8\u3008"
-_LOOSE = rf"[\s{INVISIBLE}]*"
+_LOOSE = rf"[\s{INVISIBLE}]*+"  # possessive: a long run of spaces is walked once, not in each way to share it out
 
 
 def _loosely(word: str) -> str:
-    return _LOOSE.join(re.escape(letter) if letter != "_" else r"[\s_\-]*" for letter in word)
+    return _LOOSE.join(re.escape(letter) if letter != "_" else rf"[\s_\-{INVISIBLE}]*+" for letter in word)
 
 
 _LOOK_ALIKE = re.compile(
