@@ -12,6 +12,8 @@ from agent.model.tool_call import JsonValue
 
 DEFAULT_PRIORITY = 100
 DEFAULT_TIMEOUT = timedelta(seconds=5)
+SOURCE_MARK = "::"
+"""Stands in a hook's name between the file it comes from and its own name there."""
 
 
 class Point(StrEnum):

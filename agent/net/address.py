@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from contextlib import suppress
 from ipaddress import IPv4Address, IPv6Address
 from urllib.parse import unquote
 
@@ -17,6 +18,8 @@ _CREDENTIAL_KEYS = frozenset({
     "api_key", "apikey", "api-key", "key", "auth", "client_id", "app_key", "sig", "signature",
 })  # fmt: skip
 _CREDENTIAL_WORDS = re.compile("token|secret|password|auth|credential")
+_CREDENTIAL_HEADERS = frozenset({"cookie", "x-api-key", "api-key"})
+_CREDENTIAL_SCHEMES = re.compile(r"\s*(?:bearer|basic|token|digest|hoba|mutual|aws4-hmac-sha256)\b", re.IGNORECASE)
 
 
 class Unreachable(Exception):
@@ -44,6 +47,9 @@ def check_url(text: str) -> URL:
     name = host.rstrip(".").lower()
     if name == "localhost" or name.endswith(".localhost"):
         raise Unreachable("this machine and its network are not read.")
+    with suppress(ValueError):
+        if not is_public(ipaddress.ip_address(name)):
+            raise Unreachable("this machine and its network are not read.")
     return url.with_fragment(None)
 
 
@@ -65,6 +71,16 @@ def holds_credential(text: str) -> bool:
     except ValueError:
         return False
     return any(name in _CREDENTIAL_KEYS or _CREDENTIAL_WORDS.search(name) for name in names)
+
+
+def is_credential_header(name: str, value: str) -> bool:
+    """Whether a header is one by which a service knows somebody, to judge by its name or the beginning of its value."""
+    lower = name.lower()
+    return (
+        lower in _CREDENTIAL_HEADERS
+        or _CREDENTIAL_WORDS.search(lower) is not None
+        or _CREDENTIAL_SCHEMES.match(value) is not None
+    )
 
 
 def spellings(text: str) -> str:

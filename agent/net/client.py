@@ -9,7 +9,8 @@ import asyncio
 import ipaddress
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
 
 import aiohttp
@@ -26,7 +27,7 @@ MOST_REDIRECTS = 10
 Resolve = Callable[[str, int], Awaitable[Sequence[IPAddress]]]
 """The addresses of a host. Raises OSError or UnicodeError where there are none."""
 
-_HEADERS = {"User-Agent": "optimclaw", "Accept": "text/markdown, text/html;q=0.9, text/*;q=0.8, */*;q=0.5"}
+_OURS = {"User-Agent": "optimclaw", "Accept": "text/markdown, text/html;q=0.9, text/*;q=0.8, */*;q=0.5"}
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 
@@ -36,8 +37,22 @@ async def look_up(host: str, port: int) -> Sequence[IPAddress]:
     return [ipaddress.ip_address(address[0]) for *_, address in found]
 
 
+@dataclass(frozen=True, slots=True)
+class WebRequest:
+    """What to ask. `headers` are additional ones; where there are any, or a body, no redirect is followed."""
+
+    url: URL
+    method: str = "GET"
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes | None = None
+
+    @property
+    def follows_redirects(self) -> bool:
+        return self.method == "GET" and not self.headers and self.body is None
+
+
 class WebClient:
-    """Reads one page a call. Keeps no cookies and no connections, and follows no proxy settings."""
+    """Asks one thing a call. Keeps no cookies and no connections, and follows no proxy settings."""
 
     def __init__(
         self,
@@ -51,37 +66,46 @@ class WebClient:
 
     async def get(self, address: str) -> Page:
         """The page at an address, at most 5 MiB of it, after at most 10 redirects. Raises Unreachable."""
-        url = check_url(address)
+        return await self.send(WebRequest(check_url(address)))
+
+    async def send(self, request: WebRequest, timeout: timedelta = TIMEOUT, most_bytes: int = MOST_BYTES) -> Page:
+        """The answer to a request whose address was checked. Raises Unreachable."""
         try:
-            async with asyncio.timeout(TIMEOUT.total_seconds()):
+            async with asyncio.timeout(timeout.total_seconds()):
                 for _ in range(MOST_REDIRECTS + 1):
-                    answer = await self._ask(url)
+                    answer = await self._ask(request, most_bytes)
                     if isinstance(answer, Page):
                         return answer
-                    url = check_url(answer)
+                    request = WebRequest(check_url(answer))
         except TimeoutError:
-            raise Unreachable(f"the server took longer than {TIMEOUT.total_seconds():.0f} seconds.") from None
+            raise Unreachable(f"the server took longer than {timeout.total_seconds():.0f} seconds.") from None
         except (aiohttp.ClientError, ssl.SSLError) as error:
             raise Unreachable(f"the connection failed ({type(error).__name__}).") from None
         raise Unreachable(f"there were more than {MOST_REDIRECTS} redirects.")
 
-    async def _ask(self, url: URL) -> Page | str:
-        """One request: the page, or where it has gone."""
+    async def _ask(self, request: WebRequest, most_bytes: int) -> Page | str:
+        """One request: the answer, or where it has gone."""
+        url = request.url
         pinned = _Pinned(await self._judged(url))
         connector = aiohttp.TCPConnector(resolver=pinned, ssl=self._tls or True, force_close=True, use_dns_cache=False)
         async with (
             aiohttp.ClientSession(
-                connector=connector, cookie_jar=aiohttp.DummyCookieJar(), headers=_HEADERS
+                connector=connector, cookie_jar=aiohttp.DummyCookieJar(), headers=_OURS
             ) as session,
-            session.get(url, allow_redirects=False) as response,
+            session.request(
+                request.method, url, headers=request.headers, data=request.body, allow_redirects=False
+            ) as response,
         ):
             target = response.headers.get("Location")
             if response.status in _REDIRECTS and target is not None:
+                if not request.follows_redirects:
+                    raise Unreachable("the server sends the request elsewhere, and only a plain GET follows.")
                 try:
                     return str(url.join(URL(target)))
                 except ValueError:
                     raise Unreachable("the server sent an address that is none.") from None
-            return Page(str(url), response.status, response.content_type, response.charset, await _body(response))
+            body = await _body(response, most_bytes)
+            return Page(str(url), response.status, response.content_type, response.charset, body)
 
     async def _judged(self, url: URL) -> Sequence[IPAddress]:
         host, port = url.host, url.port
@@ -96,14 +120,14 @@ class WebClient:
         return addresses
 
 
-async def _body(response: aiohttp.ClientResponse) -> bytes:
-    too_much = Unreachable(f"the answer is larger than {MOST_BYTES // 1024 // 1024} MiB.")
-    if (response.content_length or 0) > MOST_BYTES:
+async def _body(response: aiohttp.ClientResponse, most_bytes: int) -> bytes:
+    too_much = Unreachable(f"the answer is larger than {most_bytes // 1024 // 1024} MiB.")
+    if (response.content_length or 0) > most_bytes:
         raise too_much
     body = bytearray()
     async for piece in response.content.iter_chunked(64 * 1024):
         body += piece
-        if len(body) > MOST_BYTES:
+        if len(body) > most_bytes:
             raise too_much
     return bytes(body)
 

@@ -3,49 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import ssl
 import zlib
 from collections.abc import AsyncIterator, Sequence
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from aiohttp import web
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from agent.net.address import IPAddress, Unreachable
 from agent.net.client import MOST_BYTES, MOST_REDIRECTS, WebClient
-
-HERE = ipaddress.ip_address("127.0.0.1")
-ELSEWHERE = ipaddress.ip_address("127.0.0.9")  # stands for an address that may not be reached
-NAME = "pages.example"
-
-
-def certificate(folder: Path) -> Path:
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, NAME)])
-    now = datetime.now(UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(NAME)]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    place = folder / "server.pem"
-    encoded = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    place.write_bytes(encoded + made.public_bytes(serialization.Encoding.PEM))
-    return place
+from tests.support.tls import ELSEWHERE, HERE, NAME, Names, serving
 
 
 class Server:
@@ -91,27 +59,8 @@ class Server:
 @pytest.fixture
 async def server(tmp_path: Path) -> AsyncIterator[Server]:
     made = Server()
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", made.answer)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    tls.load_cert_chain(certificate(tmp_path))
-    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
-    await site.start()
-    made.port = runner.addresses[0][1]
-    yield made
-    await runner.cleanup()
-
-
-class Names:
-    """A resolver whose answers may change."""
-
-    def __init__(self, *answers: Sequence[IPAddress]) -> None:
-        self._answers = list(answers)
-
-    async def __call__(self, host: str, port: int) -> Sequence[IPAddress]:
-        return self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+    async with serving(tmp_path, made.answer) as made.port:
+        yield made
 
 
 def client(tmp_path: Path, *answers: Sequence[IPAddress], trusts: bool = True) -> WebClient:
