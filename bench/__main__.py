@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
-from bench import conversation, search
+from bench import conversation, pipeline, search
 from bench.platform import TOKEN, Platform
 
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -222,7 +222,10 @@ GOALS = {
     "--version, ms": "<= 300",
     **conversation.GOALS,
     **search.GOALS,
+    **pipeline.GOALS,
 }
+PARTS = {"search": search.measure, "pipeline": pipeline.measure}
+"""What can be measured by itself, in this process."""
 
 
 async def measure(quick: bool) -> dict[str, Figures]:
@@ -243,13 +246,14 @@ async def measure(quick: bool) -> dict[str, Figures]:
         found[contender.name] |= await long_conversation(contender, 100 if quick else 400)
     found["bot"]["--version, ms"] = await version((sys.executable, "-m", "bot", "--version"))
     found["bot"] |= await conversation.measure()
-    found["bot"] |= await search.measure()
+    for part in PARTS.values():
+        found["bot"] |= await part()
     return found
 
 
-async def search_alone() -> dict[str, Figures]:
-    """The figures of memory search."""
-    return {contender.name: {} for contender in CONTENDERS} | {"bot": await search.measure()}
+async def measure_part(name: str) -> dict[str, Figures]:
+    """The figures of one part."""
+    return {contender.name: {} for contender in CONTENDERS} | {"bot": await PARTS[name]()}
 
 
 def show(found: dict[str, Figures]) -> None:
@@ -265,12 +269,12 @@ def show(found: dict[str, Figures]) -> None:
 def main() -> None:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", nargs="?", choices=["search"], help="this part alone")
+    parser.add_argument("part", nargs="?", choices=list(PARTS), help="this part alone")
     parser.add_argument("--quick", action="store_true", help="fewer messages, no burst of 1000 users")
     options = parser.parse_args()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, 8192)), hard))
-    show(asyncio.run(search_alone() if options.part == "search" else measure(options.quick)))
+    show(asyncio.run(measure_part(options.part) if options.part else measure(options.quick)))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,8 @@ REDACTED = "[REDACTED]"
 
 INVISIBLE = "\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufe00-\ufe0f\ufeff"
 # What can stand inside a key without being part of it: invisible characters, line ends and the indentation after them.
-_GAP = re.compile(rf"(?:\r\n?|\n)[ \t]*|[{INVISIBLE}]+")
+_LINE_END = re.compile(r"[\r\n][\r\n \t]*")
+_GAP = re.compile(rf"{_LINE_END.pattern}|[{INVISIBLE}]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +64,7 @@ class LeakDetector:
         if joined.text is not text:
             found += (
                 _finding(text, rule.name, rule.action, *joined.origin(start, end))
-                for rule, start, end in _shapes(joined.text)
-                if rule.action is not Action.WARN
+                for rule, start, end in _shapes(joined.text, _SECRET_RULES)
             )
         found += (
             _finding(text, "known_value", Action.REDACT, *joined.origin(start, end))
@@ -94,9 +94,12 @@ def preview(secret: str) -> str:
     return f"{secret[:4]}…{secret[-4:]}" if len(secret) >= 20 else "*" * min(len(secret), 8)
 
 
-def _shapes(text: str) -> Iterator[tuple[LeakRule, int, int]]:
+_SECRET_RULES = tuple(rule for rule in RULES if rule.action is not Action.WARN)
+
+
+def _shapes(text: str, rules: Iterable[LeakRule] = RULES) -> Iterator[tuple[LeakRule, int, int]]:
     folded = text.lower()
-    for rule in RULES:
+    for rule in rules:
         if rule.word not in folded:
             continue
         position = 0
@@ -130,7 +133,7 @@ class _Joined:
         at: list[int] = []
         skipped: list[int] = []
         kept = left_out = end = 0
-        for gap in _GAP.finditer(text):
+        for gap in (_LINE_END if text.isascii() else _GAP).finditer(text):
             parts.append(text[end : gap.start()])
             kept += gap.start() - end
             left_out += gap.end() - gap.start()

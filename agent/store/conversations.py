@@ -309,7 +309,8 @@ def prune(tx: Transaction, unused_since: datetime) -> Sequence[ThreadId]:
 
 def began_at(tx: Transaction, session: SessionId) -> datetime:
     """When a session was made."""
-    return tx.connection.execute(select(sessions.c.created_at).where(sessions.c.id == session)).scalar_one()
+    began: datetime = tx.connection.execute(select(sessions.c.created_at).where(sessions.c.id == session)).scalar_one()
+    return began
 
 
 def fell_idle(tx: Transaction, since: datetime, until: datetime) -> Sequence[tuple[UserId, SessionId]]:

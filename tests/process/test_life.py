@@ -175,3 +175,32 @@ async def test_one_message_that_cannot_be_answered_exits_with_one(tmp_path: Path
     assert (ended.code, ended.out) == (1, "")
     assert "language model is not answering" in ended.err
     assert "Traceback" not in ended.err
+
+
+async def test_restart_by_the_operator_begins_anew_and_loses_nothing(
+    tmp_path: Path, telegram: FakeTelegram, api: FakeLLMApi
+) -> None:
+    """Once by its command, once by its tool; a stranger cannot."""
+    api.play(
+        Say(calls=(Call("restart", json.dumps({"delay_secs": 1})),)),
+        Say("Back in a moment."),
+        Say("Here again."),
+    )
+    async with started(["run"], on_fakes(tmp_path, telegram, api, TELEGRAM_DM_POLICY="open"), tmp_path) as bot:
+        await telegram.push(telegram.said("/restart", chat_id=8, user_id=8))
+        await telegram.wait(lambda: len(answers(telegram)) == 1)
+        await telegram.push(telegram.said("/restart"))
+        await telegram.wait(lambda: len(telegram.made("setMyCommands")) == 2)
+        await telegram.push(telegram.said("take up the new settings"))
+        await telegram.wait(lambda: len(telegram.made("setMyCommands")) == 3)
+        await telegram.push(telegram.said("hello"))
+        await telegram.wait(lambda: "Here again." in answers(telegram))
+        assert bot.is_running
+        bot.signal(signal.SIGTERM)
+        ended = await bot.end()
+
+    assert ended.code == 0, ended.err
+    assert "Traceback" not in ended.err
+    assert "Only the operator" in answers(telegram)[0]
+    assert "Restarting" in answers(telegram)[1]
+    assert answers(telegram)[2:] == ["Back in a moment.", "Here again."]
