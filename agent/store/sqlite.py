@@ -14,15 +14,18 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic
+from typing import TYPE_CHECKING, Any, Generic
 
 import structlog
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError, OperationalError
-from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
+from agent.store.async_engine import engine_maker
 from agent.store.base import T, Transaction, Work
 from agent.store.errors import StoreUnavailable
+
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncEngine
 
 log = structlog.get_logger(__name__)
 
@@ -215,7 +218,7 @@ def writer_engine(path: Path) -> Engine:
 
 
 def _reader_engine(path: Path) -> AsyncEngine:
-    engine = create_async_engine(f"sqlite+aiosqlite:///{path}", pool_size=2, max_overflow=2)
+    engine = engine_maker()(f"sqlite+aiosqlite:///{path}", pool_size=2, max_overflow=2)
     _only_read(engine.sync_engine)
     return engine
 

@@ -12,9 +12,9 @@ from agent.model.tool_call import JsonValue
 
 
 class Arguments(BaseModel):
-    """Base of argument models: frozen, unknown names refused."""
+    """Base of argument models: frozen, unknown names refused. Built at first use: most tools are seldom called."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, defer_build=True)
 
 
 def json_schema(model: type[BaseModel]) -> dict[str, JsonValue]:
