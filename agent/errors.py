@@ -3,6 +3,7 @@
 AgentError
 ├── InvalidTransition   a thread was asked to do what its state forbids: a defect of the caller
 ├── Fenced              another runner took over the thread: throw this work away
+├── RoutineRefused      a routine cannot be made, changed or run so: tell why
 └── NotYours            the thread, job or file belongs to somebody else: answer as if it did not exist
 """
 
@@ -28,3 +29,7 @@ class Fenced(AgentError):
 
 class NotYours(AgentError):
     """The caller does not own the thing named."""
+
+
+class RoutineRefused(AgentError):
+    """A routine that cannot be made, changed or run so. The text is for the model and for people."""

@@ -26,6 +26,7 @@ from agent.workspace.seeding import seed
 from bot import __version__
 from bot.compose import Core, build_channels, build_core, policies, secrets_of, web_channel
 from bot.log import configure_logging
+from bot.plugins import Plugins
 from bot.presenter import StepSurface
 from bot.supervise import supervise
 from channels.base import Channel
@@ -37,19 +38,20 @@ log = structlog.get_logger(__name__)
 DRAIN_GRACE = timedelta(seconds=5)
 FLUSH_GRACE = timedelta(seconds=2)
 FAILED = 1
+_RESTART = -1
 
 
-def run_bot(settings: Settings, *, terminal: bool) -> int:
+def run_bot(settings: Settings, plugins: Plugins, *, terminal: bool) -> int:
     """`optimclaw run`: all channels, the page, and a chat in the terminal if there is one."""
     if terminal and "LOG_LEVEL" not in settings.set_names:
         settings = _quieter(settings)  # the terminal is for the chat
-    return _run(settings, lambda: _serve(settings, terminal=terminal))
+    return _run(settings, lambda: _serve(settings, plugins, terminal=terminal))
 
 
-def run_chat(settings: Settings, message: str | None) -> int:
+def run_chat(settings: Settings, plugins: Plugins, message: str | None) -> int:
     """`optimclaw chat`: the terminal alone; with `message` one exchange."""
     quiet = settings if "LOG_LEVEL" in settings.set_names else _quieter(settings)
-    return _run(quiet, lambda: _chat(quiet) if message is None else _one_shot(quiet, message))
+    return _run(quiet, lambda: _chat(quiet, plugins) if message is None else _one_shot(quiet, plugins, message))
 
 
 def _quieter(settings: Settings) -> Settings:
@@ -60,7 +62,10 @@ def _run(settings: Settings, main: Callable[[], Coroutine[None, None, int]]) -> 
     configure_logging(settings.log, secrets_of(settings))
     try:
         with home_lock(settings.home):
-            return asyncio.run(main())
+            code = asyncio.run(main())
+        if code == _RESTART:
+            os.execv(sys.executable, [sys.executable, "-m", "bot", *sys.argv[1:]])
+        return code
     except HomeLocked as error:
         click.echo(
             f"Another optimclaw (process {error}) is already running with this home. Stop it first, or set "
@@ -75,11 +80,11 @@ def _run(settings: Settings, main: Callable[[], Coroutine[None, None, int]]) -> 
 
 
 # -- the three ways to run --------------------------------------------------------------------------------------
-async def _serve(settings: Settings, *, terminal: bool) -> int:
+async def _serve(settings: Settings, plugins: Plugins, *, terminal: bool) -> int:
     from bot.web_service import open_web
 
     stop = _Stop()
-    channels = build_channels(settings)
+    channels = build_channels(settings, plugins)
     steps: dict[str, StepSurface] = {}
     page = web_channel() if settings.web.enabled else None
     if page is not None:
@@ -92,28 +97,28 @@ async def _serve(settings: Settings, *, terminal: bool) -> int:
         click.echo("Nothing to run: no channel has a token and WEB_ENABLED is false.", err=True)
         return 2
     async with AsyncExitStack() as stack:
-        core = await _open(settings, stack, channels, steps, stop.ask)
+        core = await _open(settings, plugins, stack, channels, steps, stop.ask, stop.ask_restart)
         if page is not None:
             await open_web(settings, stack, page, core, channels)
         _say_warnings(settings)
         if terminal:
             _greet(settings)
         await _Life(core, stop).run(list(channels))
-    return 0
+    return _RESTART if stop.restarts else 0
 
 
-async def _chat(settings: Settings) -> int:
+async def _chat(settings: Settings, plugins: Plugins) -> int:
     from channels.console import ConsoleChannel
 
     stop = _Stop()
     console = ConsoleChannel(_history_file(settings), stop.ask)
     async with AsyncExitStack() as stack:
-        core = await _open(settings, stack, {"console": console}, {"console": console}, stop.ask)
+        core = await _open(settings, plugins, stack, {"console": console}, {"console": console}, stop.ask)
         await _Life(core, stop).run(["console"])
     return 0
 
 
-async def _one_shot(settings: Settings, message: str) -> int:
+async def _one_shot(settings: Settings, plugins: Plugins, message: str) -> int:
     from channels.one_shot import OneShotChannel
 
     stop = _Stop()
@@ -126,24 +131,31 @@ async def _one_shot(settings: Settings, message: str) -> int:
         stop.ask()
 
     async with AsyncExitStack() as stack:
-        core = await _open(settings, stack, {"console": channel}, {"console": channel}, stop.ask)
+        core = await _open(settings, plugins, stack, {"console": channel}, {"console": channel}, stop.ask)
         await _Life(core, stop).run(["console"], watch)
     return 0 if is_answered else FAILED
 
 
 async def _open(
     settings: Settings,
+    plugins: Plugins,
     stack: AsyncExitStack,
     channels: Mapping[str, Channel],
     steps: Mapping[str, StepSurface],
     quit_bot: Callable[[], None],
+    restart_bot: Callable[[timedelta], None] | None = None,
 ) -> Core:
     store = open_store(settings.home)
     stack.push_async_callback(store.close)
-    core = build_core(settings, store, channels, steps, quit_bot)
+    core = build_core(settings, store, channels, steps, quit_bot, restart_bot, plugins=plugins)
     stack.push_async_callback(core.llm.close)
     stack.push_async_callback(core.cheap_llm.close)
+    stack.push_async_callback(core.images.close)
+    if core.vectors is not None:
+        stack.push_async_callback(core.vectors.close)
     await seed(core.workspace)
+    await core.shelf.prepare()
+    await core.hooks.refresh()
     if "LLM_MODEL" in settings.set_names:  # what the operator sets explicitly wins over what was chosen in a chat
         await store.write(lambda tx: facts.put(tx, DEFAULT_MODEL, ""))
     return core
@@ -176,13 +188,23 @@ def _say_warnings(settings: Settings) -> None:
 
 # -- the life of a process ----------------------------------------------------------------------------------------
 class _Stop:
-    """The wish to stop: from a signal, `/quit` or the end of the terminal."""
+    """The wish to stop: from a signal, `/quit` or the end of the terminal. `restarts`: to begin anew after it."""
 
     def __init__(self) -> None:
         self._asked = asyncio.Event()
+        self.restarts = False
 
     def ask(self) -> None:
         self._asked.set()
+
+    def ask_restart(self, delay: timedelta) -> None:
+        """Stop after a while, and begin anew. A wish to stop that comes before that wins."""
+        asyncio.get_running_loop().call_later(delay.total_seconds(), self._restart)
+
+    def _restart(self) -> None:
+        if not self._asked.is_set():
+            self.restarts = True
+            self._asked.set()
 
     async def wait(self) -> None:
         await self._asked.wait()
@@ -216,16 +238,21 @@ class _Life:
             present = start(core.presenter.run())
             work = start(core.engine.run(handlers))
             receive = [start(core.gateway.receive(name, core.intake.accept)) for name in channels]
+            servers = start(supervise("mcp", core.servers.run, core.clock))
             others = [
                 start(supervise("expiry", core.expiry.run, core.clock)),
                 start(supervise("pruning", core.pruner.run, core.clock)),
                 start(supervise("last seen", core.gateway.keep_last_seen, core.clock)),
+                start(supervise("sent files", core.gateway.prune_files, core.clock)),
+                start(supervise("hooks", core.hooks.run, core.clock)),
                 start(self._warm_up()),
             ]
             if core.heartbeat_enabled:
                 others.append(start(supervise("heartbeat", core.heartbeat.run, core.clock)))
             if core.hygiene is not None:
                 others.append(start(supervise("hygiene", core.hygiene.run, core.clock)))
+            if core.vectors is not None:
+                others.append(start(supervise("vectors", core.vectors.backfill.run, core.clock)))
             others += [start(_awaited(service)) for service in more]
             log.info("bot_started", channels=channels)
             await self._stop.wait()
@@ -233,7 +260,7 @@ class _Life:
             await _end(*others)
             await core.engine.drain(DRAIN_GRACE)
             await core.gateway.flush(FLUSH_GRACE)
-            await _end(*receive, work, present, deliver)
+            await _end(*receive, work, present, deliver, servers)
         log.info("bot_stopped")
 
     async def _warm_up(self) -> None:

@@ -11,6 +11,7 @@ import click
 from bot import __version__
 
 if TYPE_CHECKING:
+    from bot.plugins import Plugins
     from config.settings import Settings
 
 CONFIGURATION_ERROR = 2
@@ -28,30 +29,30 @@ def commands(context: click.Context) -> None:
 @commands.command()
 def run() -> None:
     """Start all enabled channels, the web page and the agent (the default)."""
-    settings = load()
+    settings, plugins = load_all()
     from bot.app import run_bot
 
-    sys.exit(run_bot(settings, terminal=sys.stdin.isatty()))
+    sys.exit(run_bot(settings, plugins, terminal=sys.stdin.isatty()))
 
 
 @commands.command()
 @click.option("-m", "message", metavar="TEXT", help="One message; the answer goes to standard output.")
 def chat(message: str | None) -> None:
     """Chat in the terminal only."""
-    settings = load()
+    settings, plugins = load_all()
     from bot.app import run_chat
 
-    sys.exit(run_chat(settings, message))
+    sys.exit(run_chat(settings, plugins, message))
 
 
 @commands.command()
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 def check(as_json: bool) -> None:
     """Tell what is wrong with this installation, and how to cure it. Changes nothing."""
-    settings = load()
+    settings, plugins = load_all()
     from bot.doctor import run_check
 
-    sys.exit(run_check(settings, as_json=as_json))
+    sys.exit(run_check(settings, plugins, as_json=as_json))
 
 
 @commands.group()
@@ -92,20 +93,26 @@ def pairing_revoke(channel: str, user: str) -> None:
 
 def load() -> Settings:
     """The settings; with faults all of them are printed and the program ends with 2."""
+    return load_all()[0]
+
+
+def load_all() -> tuple[Settings, Plugins]:
+    """The settings, and what plug-ins bring. What is wrong with those stands among the settings' warnings."""
     import os
 
     from bot.imports import lean_imports
 
     with lean_imports():
         import structlog  # noqa: F401
-    from agent.llm.settings import PROVIDER_SETTINGS
-    from channels.settings import CHANNEL_SETTINGS
+    from bot.plugins import installed_plugins, load_plugins
     from config.errors import ConfigError
-    from config.load import Extensions, load_settings
+    from config.load import disabled_plugins, load_settings
 
     try:
-        extensions = Extensions(channels=CHANNEL_SETTINGS, providers=PROVIDER_SETTINGS)
-        return load_settings(os.environ, extensions=extensions, cwd=Path.cwd())
+        installed = installed_plugins()
+        plugins = load_plugins(installed, disabled_plugins(os.environ, Path.cwd()) if installed else frozenset())
+        settings = load_settings(os.environ, extensions=plugins.extensions, cwd=Path.cwd())
+        return settings.model_copy(update={"warnings": (*settings.warnings, *plugins.warnings)}), plugins
     except ConfigError as error:
         fail(str(error))
 

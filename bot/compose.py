@@ -6,6 +6,7 @@ import importlib
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
 from zoneinfo import ZoneInfo
 
@@ -14,32 +15,35 @@ from agent.clock import Clock, SystemClock
 from agent.commands import COMMANDS
 from agent.commands.base import Services
 from agent.conversation.compaction import Compactor
-from agent.conversation.hooked import NoHooks
 from agent.conversation.intake import Intake
 from agent.conversation.live import Live
 from agent.conversation.memories import ThreadMemories
 from agent.conversation.pruning import SessionPruner
 from agent.conversation.room import RoomKeeper
 from agent.conversation.session_manager import SessionManager
-from agent.conversation.skill_choice import NoSkills
+from agent.conversation.skill_choice import ShelfSkills
 from agent.conversation.thread_commands import ThreadCommands
 from agent.conversation.thread_ops import ChatSettings, ThreadOps
 from agent.credentials.keys import load_master_key, system_keychain
 from agent.credentials.store import CredentialStore
+from agent.hooks.runner import HookRunner
 from agent.llm import PROVIDERS
 from agent.llm.base import LLMProvider
 from agent.llm.chain import BareProviders, build_chain
+from agent.llm.images import OpenAIImages
 from agent.loop.cost_guard import CostGuard, Limits
+from agent.media.reader import AttachmentReader
+from agent.media.seeing import SeeingProvider
 from agent.model.session import BusyMode
 from agent.routines.heartbeat import HeartbeatRunner, HeartbeatSchedule
 from agent.routines.hygiene import MemoryHygiene
 from agent.safety.access import AccessPolicy
 from agent.safety.layer import SafetyLayer
+from agent.skills.shelf import SkillShelf
 from agent.store.base import Store
-from agent.store.search import SearchIndex
 from agent.tools.builtin import basic_tools, file_tools
-from agent.tools.builtin.auth import SecretDelete, SecretList, ToolAuth
-from agent.tools.builtin.web_fetch import WebFetch, get_from_the_web
+from agent.tools.builtin.message import Message
+from agent.tools.builtin.task import Task
 from agent.tools.execute import ToolExecutor
 from agent.tools.rates import RateWindows
 from agent.tools.registry import AnyTool, LocalToolsFor, ToolRegistry
@@ -50,11 +54,18 @@ from agent.workspace.identity import Identity
 from agent.workspace.workspace import FolderWorkspace
 from bot import __version__
 from bot.archive import OutputArchive, StoreLedger
+from bot.extended import build_extensions, service_book
 from bot.gateway import Gateway
+from bot.hooks import build_hooks
 from bot.imports import lean_imports
+from bot.late_servers import LateServers
+from bot.memory_vectors import MemoryVectors, build_index, build_vectors
 from bot.notifier import OperatorNotifier, Targets
+from bot.plugins import NO_PLUGINS, Plugins, build_plugged_channel
+from bot.posting import Directory, StoreOutbox
 from bot.presenter import Presenter, StepSurface
 from bot.sandboxed import LateSandbox, late_sandbox, shell_tool
+from bot.toolbox import build_shelf, build_toolbox
 from channels import CHANNELS
 from channels.base import Channel
 from channels.settings import AccessSettings
@@ -85,13 +96,22 @@ class Core:
     llm: LLMProvider
     cheap_llm: LLMProvider
     sandbox: LateSandbox
+    hooks: HookRunner
+    servers: LateServers
+    shelf: SkillShelf
+    images: OpenAIImages
+    vectors: MemoryVectors | None = None
 
 
-def build_channels(settings: Settings) -> dict[str, Channel]:
+def build_channels(settings: Settings, plugins: Plugins = NO_PLUGINS) -> dict[str, Channel]:
     """The enabled platform channels; their SDKs load here, those of others never."""
     menu = tuple((command.name, command.help) for command in COMMANDS if not command.operator_only)
     found: dict[str, Channel] = {}
     for name, channel_settings in settings.channels.items():
+        if name in plugins.channels:
+            if (plugged := build_plugged_channel(name, plugins.channels[name], channel_settings)) is not None:
+                found[name] = plugged
+            continue
         with lean_imports():
             channel_class = load(CHANNELS[name])
         extra = {"commands": menu} if name == "telegram" else {}
@@ -105,8 +125,10 @@ def build_core(
     channels: Mapping[str, Channel],
     steps: Mapping[str, StepSurface],
     quit_bot: Callable[[], None],
+    restart_bot: Callable[[timedelta], None] | None = None,
     clock: Clock | None = None,
     make_provider: MakeProvider | None = None,
+    plugins: Plugins = NO_PLUGINS,
 ) -> Core:
     """Wire everything up for these channels. `clock` and `make_provider` take the place of the real ones."""
     clock = clock or SystemClock()
@@ -123,29 +145,47 @@ def build_core(
     guard = CostGuard(
         Limits(settings.limits.max_cost_per_day_cents, settings.limits.max_actions_per_hour), StoreLedger(store), clock
     )
-    make = make_provider or build_provider
+    hooks = build_hooks(plugins, settings.workspace, clock)
+    make = make_provider or partial(build_provider, targets=plugins.provider_targets)
     models = build_chain(_bare_providers(settings, make), settings.llm, guard, clock, random.SystemRandom())
-    llm, cheap = models.main, models.cheap
+    attachments = AttachmentReader(gateway, settings.workspace, safety)
+    llm, cheap = SeeingProvider(models.main, attachments.load), models.cheap
     workspace = FolderWorkspace(settings.workspace, clock)
     identity = Identity(workspace, clock)
     archive = OutputArchive(store, clock)
     busy_mode = BusyMode(settings.agent.busy_mode.value)
     local_for = LocalToolsFor(settings.agent.local_tools_for.value)
     sandbox = late_sandbox(settings)
+    book = service_book(settings)
     vault = CredentialStore(
-        store, clock, partial(load_master_key, settings.secrets.master_key, settings.home, system_keychain())
+        store,
+        clock,
+        partial(load_master_key, settings.secrets.master_key, settings.home, system_keychain()),
+        book.terms_for,
     )
+    notifier = OperatorNotifier(_targets(settings, channels), gateway, store, clock)
+    vectors = build_vectors(settings, store, clock, guard, safety.contains_secret)
+    outbox = StoreOutbox(store, clock, gateway)
+    shelf = build_shelf(settings)
+    toolbox = build_toolbox(settings, safety, guard, outbox, shelf, vault, book, restart_bot)
     tools: list[AnyTool] = [
-        *basic_tools(workspace, SearchIndex(store), archive.find, clock, safety.contains_secret),
-        ToolAuth(vault),
-        SecretList(vault),
-        SecretDelete(vault),
-        WebFetch(get_from_the_web, safety.contains_secret),
+        *basic_tools(workspace, build_index(store, vectors), archive.find, clock, safety.contains_secret),
+        Message(outbox, Directory(gateway, notifier), settings.workspace, safety.contains_secret),
+        *toolbox.tools,
     ]
     if settings.agent.allow_local_tools:
         tools += [*file_tools(settings.workspace), shell_tool(sandbox, settings.workspace)]
     registry = ToolRegistry(tools)
-    executor = ToolExecutor(registry, safety, RateWindows(clock), archive, local_for, settings.safety.max_output_length)
+    extended = build_extensions(settings, store, clock, gateway, safety, registry, vault, book, plugins)
+    for tool in extended.tools:
+        registry.add_builtin(tool)
+    for plugged in plugins.tools:
+        registry.register(plugged)
+    executor = ToolExecutor(
+        registry, safety, RateWindows(clock), archive, local_for, settings.safety.max_output_length, hooks
+    )
+    registry.add_builtin(Task(llm, registry, executor, safety))
+    skills = ShelfSkills(shelf)
     memories = ThreadMemories(store)
     zone = ZoneInfo(str(settings.agent.timezone))
     chat_settings = ChatSettings(
@@ -179,8 +219,9 @@ def build_core(
         room=room,
         surroundings=gateway,
         live=live,
-        skills=NoSkills(),
-        hooks=NoHooks(),
+        skills=skills,
+        hooks=hooks,
+        attachments=attachments,
     )
     heartbeat = HeartbeatRunner(
         settings.agent.name,
@@ -192,7 +233,7 @@ def build_core(
         workspace=workspace,
         identity=identity,
         safety=safety,
-        notifier=OperatorNotifier(_targets(settings, channels), gateway, store, clock),
+        notifier=notifier,
     )
     thread_commands = ThreadCommands(clock, room, registry, settings.agent.compaction_threshold)
     services = Services(
@@ -209,19 +250,23 @@ def build_core(
         memories=memories,
         safety=safety,
         workspace=workspace,
+        skills=shelf,
+        restart=restart_bot,
         zone=zone,
     )
     intake = Intake(
         store=store,
         clock=clock,
-        sessions=SessionManager(),
+        sessions=SessionManager(hooks),
         safety=safety,
         policies=policies(settings),
         signals=engine,
         deliveries=gateway,
         vault=vault,
+        stored=extended.servers.on_stored,
         commands=frozenset(word for command in COMMANDS for word in (command.name, *command.aliases)),
         busy_mode=busy_mode,
+        skills=skills,
     )
     expiry = ApprovalExpiry(store, clock, intake)
     runner = TurnRunner(
@@ -244,7 +289,7 @@ def build_core(
         gateway,
         presenter,
         expiry,
-        SessionPruner(store, clock, memories, settings.session.idle_timeout),
+        SessionPruner(store, clock, memories, settings.session.idle_timeout, hooks),
         heartbeat,
         settings.heartbeat.enabled,
         MemoryHygiene(store, clock, settings.workspace, hygiene) if hygiene.enabled else None,
@@ -252,6 +297,11 @@ def build_core(
         llm,
         cheap,
         sandbox,
+        hooks,
+        extended.servers,
+        shelf,
+        toolbox.images,
+        vectors,
     )
 
 
@@ -276,7 +326,8 @@ def policies(settings: Settings) -> dict[str, AccessPolicy]:
 def secrets_of(settings: Settings) -> list[str]:
     """Every secret value in the settings, for the log and the safety layer to mask."""
     found: list[str] = []
-    for section in (*settings.channels.values(), *settings.providers.values(), settings.web, settings.secrets):
+    extensions = (*settings.channels.values(), *settings.providers.values())
+    for section in (*extensions, settings.web, settings.secrets, settings.memory):
         for name in type(section).model_fields:
             value = getattr(section, name)
             if hasattr(value, "get_secret_value"):
@@ -294,10 +345,10 @@ def heartbeat_schedule(settings: Settings) -> HeartbeatSchedule:
     )
 
 
-def build_provider(settings: Settings, model: str | None) -> LLMProvider:
+def build_provider(settings: Settings, model: str | None, targets: Mapping[str, str] = PROVIDERS) -> LLMProvider:
     """The chosen provider, bare. Building it loads no SDK."""
     chosen = settings.llm
-    module, _, name = PROVIDERS[chosen.provider].partition(":")
+    module, _, name = targets[chosen.provider].partition(":")
     provider: LLMProvider = getattr(importlib.import_module(module), name)(
         settings.providers[chosen.provider], model=model, timeout=chosen.timeout
     )

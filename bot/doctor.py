@@ -22,6 +22,7 @@ from agent.store.open import DATABASE_NAME, HEAD
 from agent.tools.sandbox import RefusingSandbox, choose_sandbox
 from bot.compose import build_provider, secrets_of
 from bot.log import configure_logging
+from bot.plugins import Plugins
 from channels.settings import DiscordSettings, SlackSettings, TelegramSettings
 from config.features import without_effect
 from config.settings import LogLevel, SandboxBackend, Settings
@@ -53,11 +54,11 @@ class Result:
     cure: str = ""
 
 
-def run_check(settings: Settings, *, as_json: bool) -> int:
+def run_check(settings: Settings, plugins: Plugins, *, as_json: bool) -> int:
     """Print the report; 1 if anything fails."""
     quiet = settings.log.model_copy(update={"level": LogLevel.ERROR})
     configure_logging(quiet, secrets_of(settings))  # the report says it all, and standard output is for it alone
-    results = asyncio.run(_all(settings))
+    results = asyncio.run(_all(settings, plugins))
     if as_json:
         click.echo(json.dumps([asdict(result) for result in results], indent=1))
     else:
@@ -67,14 +68,14 @@ def run_check(settings: Settings, *, as_json: bool) -> int:
     return int(any(result.grade is Grade.FAIL for result in results))
 
 
-async def _all(settings: Settings) -> list[Result]:
+async def _all(settings: Settings, plugins: Plugins) -> list[Result]:
     timeout = aiohttp.ClientTimeout(total=TIMEOUT_SECONDS)
     async with aiohttp.ClientSession(timeout=timeout) as http:
         checks: list[Awaitable[Result]] = [
             _config(settings),
             asyncio.to_thread(_database, settings.home),
             asyncio.to_thread(_disk, settings.home),
-            _model(settings),
+            _model(settings, plugins),
             _sandbox(settings),
         ]
         for channel in settings.channels.values():
@@ -123,9 +124,9 @@ def _disk(home: Path) -> Result:
     return Result("disk", grade, f"{free // 2**20} MiB free", "" if grade is Grade.OK else "make room")
 
 
-async def _model(settings: Settings) -> Result:
+async def _model(settings: Settings, plugins: Plugins) -> Result:
     chosen = settings.llm.provider
-    provider = build_provider(settings, settings.llm.model)
+    provider = build_provider(settings, settings.llm.model, plugins.provider_targets)
     try:
         async with asyncio.timeout(MODEL_SECONDS):
             await provider.warm_up()

@@ -16,6 +16,7 @@ from functools import partial
 import structlog
 
 from agent.clock import Clock
+from agent.media.ports import Unfetched
 from agent.store import blobs, conversations, facts, outbox
 from agent.store.base import Store, Transaction
 from agent.store.errors import StoreError
@@ -23,7 +24,7 @@ from agent.store.outbox import Parcel, SendState
 from bot.supervise import supervise
 from channels.base import Accept, CatchesUp, Channel, ChannelHealth, ChannelState, ReportsMigration, Uncertain
 from channels.errors import ChannelError, Migrated, RateLimited, Rejected, Unauthorized, Unavailable
-from channels.message import Address, EarlierMessage, IncomingMessage, OutgoingFile
+from channels.message import Address, Attachment, EarlierMessage, IncomingMessage, OutgoingFile
 
 log = structlog.get_logger(__name__)
 
@@ -110,6 +111,17 @@ class Gateway:
         """What was said in a thread before `message`."""
         channel = self._channels.get(message.address.channel)
         return () if channel is None else await channel.earlier(message, limit)
+
+    async def fetch(self, channel: str, attachment: Attachment, limit_bytes: int) -> bytes | Unfetched:
+        """A file that came with a message on this channel, or why there is none."""
+        found = self._channels.get(channel)
+        if found is None:
+            return Unfetched.AWAY
+        try:
+            return await found.fetch(attachment, limit_bytes)
+        except ChannelError as error:
+            log.info("attachment_not_fetched", channel=channel, error=type(error).__name__)
+            return Unfetched.REFUSED if isinstance(error, Rejected) else Unfetched.AWAY
 
     async def _moved(self, channel: str, old_chat: str, new_chat: str) -> None:
         """A chat has a new id: everything of it moves there. Hearing it twice changes nothing."""

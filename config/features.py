@@ -17,8 +17,6 @@ NOT_BUILT_YET: Final = frozenset(
         "ROUTINES_LIGHTWEIGHT_TOOLS",
         "ROUTINES_MAX_CONCURRENT",
         "ROUTINES_MAX_TOKENS",
-        "SKILLS_MAX_ACTIVE",
-        "SKILLS_MAX_CONTEXT_TOKENS",
         "WEBHOOK_SECRET",
     }
 )

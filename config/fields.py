@@ -12,6 +12,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
 
+from config.hosts import HostRule, host_rule
+
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
@@ -103,6 +105,14 @@ def model_refs(value: object) -> tuple[ModelRef, ...]:
     return refs
 
 
+def _host_rules(value: object) -> tuple[HostRule, ...]:
+    """Rules from their texts. Raises ValueError."""
+    items = _split(value)
+    if not isinstance(items, tuple):
+        raise ValueError("not a list")
+    return tuple(item if isinstance(item, HostRule) else host_rule(str(item)) for item in items)
+
+
 def _url_of(*schemes: str) -> AfterValidator:
     def check(value: str) -> str:
         parts = urlsplit(value)
@@ -148,6 +158,13 @@ Count = Annotated[int, Field(ge=1)]
 
 ModelRefs = Annotated[tuple[ModelRef, ...], BeforeValidator(model_refs), Allowed("provider:model, comma separated")]
 """Models of providers, in the order in which they are tried."""
+
+HostRules = Annotated[
+    tuple[HostRule, ...],
+    BeforeValidator(_host_rules),
+    Allowed("names such as example.com, *.example.com or example.com:8443, comma separated"),
+]
+"""Hosts of the internet that may be asked."""
 
 HttpUrl = Annotated[str, _url_of("http", "https"), Allowed("an http:// or https:// URL")]
 """The address of a web server."""

@@ -22,6 +22,7 @@ from config.rules import (
     heartbeat_faults,
     heartbeat_warnings,
     is_enabled,
+    memory_faults,
     provider_faults,
     web_faults,
 )
@@ -30,16 +31,18 @@ from config.settings import (
     AccessSettings,
     AgentSettings,
     HeartbeatSettings,
+    PluginSettings,
     Section,
     Settings,
 )
 from config.sources import Given, read_defaults, read_environment, read_file, take_variables
 
-__all__ = ["Extensions", "load_settings"]
+__all__ = ["Extensions", "disabled_plugins", "load_settings"]
 
 _LONGEST_SHOWN = 80
 _FALLBACK = ("llm", "fallback")
 _PROVIDER = ("llm", "provider")
+_DISABLED = ("plugins", "disabled")
 _THRESHOLD = ("agent", "compaction_threshold")
 _ZONE = ("agent", "timezone")
 
@@ -74,6 +77,23 @@ def load_settings(environ: Mapping[str, str], *, extensions: Extensions, cwd: Pa
     extra = {"home": home, "channels": channels, "providers": providers, "warnings": warnings}
     names = {known.by_place[place].env for place in chosen} | ({"OPTIMCLAW_HOME"} & variables.keys())
     return Settings.model_validate({**sections, **extra, "set_names": frozenset(names)})
+
+
+def disabled_plugins(environ: Mapping[str, str], cwd: Path) -> frozenset[str]:
+    """The plug-ins that are switched off, read before all other settings: plug-ins bring settings of their own.
+
+    What is wrong here is said by `load_settings`.
+    """
+    known = catalogue(Extensions({}, {}))
+    defaults = read_defaults(known)
+    variables, _ = read_environment(environ, cwd)
+    home = resolve_home(variables.get("OPTIMCLAW_HOME") or defaults.home, variables, cwd)
+    values = read_file(home / CONFIG_FILE, known).values | take_variables(variables, known, cwd).values
+    try:
+        given = values[_DISABLED].value
+        return frozenset(PluginSettings.model_validate({"disabled": given}).disabled)
+    except (KeyError, ValidationError):
+        return frozenset()
 
 
 def machine_zone(environ: Mapping[str, str], localtime: Path = Path("/etc/localtime")) -> str:
@@ -157,6 +177,7 @@ class _Builder:
 def _faults_across(build: _Builder, extensions: Extensions) -> Iterator[Fault]:
     yield from web_faults(build.given(("web",)))
     yield from heartbeat_faults(build.given(("heartbeat",)))
+    yield from memory_faults(build.given(("memory",)), build.given(("llm", "openai")))
     yield from fallback_faults(build.values[_FALLBACK], extensions, build.providers_given(extensions))
 
 

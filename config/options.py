@@ -25,10 +25,14 @@ FILE_SUFFIX = "_file"
 
 @dataclass(frozen=True, slots=True)
 class Extensions:
-    """The settings that channels and providers bring along, by their names."""
+    """The settings that channels and providers bring along, by their names.
+
+    `absent`: plug-ins that are installed and left out, and the channels and providers of theirs that are known of.
+    """
 
     channels: Mapping[str, type[AccessSettings]]
     providers: Mapping[str, type[Extension]]
+    absent: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,7 @@ class Catalogue:
     models: Mapping[Place, type[Section]]
     by_place: Mapping[Place, Option]
     by_env: Mapping[str, Option]
+    absent: frozenset[str] = frozenset()
 
     @property
     def prefixes(self) -> tuple[str, ...]:
@@ -71,7 +76,8 @@ def catalogue(extensions: Extensions) -> Catalogue:
     models |= {("llm", name): model for name, model in extensions.providers.items()}
     models |= {("channels", name): model for name, model in extensions.channels.items()}
     options = [option for table, model in models.items() for option in _options(table, model)]
-    return Catalogue(models, {option.place: option for option in options}, {option.env: option for option in options})
+    by_place = {option.place: option for option in options}
+    return Catalogue(models, by_place, {option.env: option for option in options}, extensions.absent)
 
 
 def nearest(word: str, known: Collection[str], *, cutoff: float = 0.6) -> str | None:

@@ -69,6 +69,14 @@ def heartbeat_faults(given: Mapping[str, Given]) -> Iterator[Fault]:
             yield Fault(f"HEARTBEAT_{missing.upper()}", problem)
 
 
+def memory_faults(given: Mapping[str, Given], openai: Collection[str]) -> Iterator[Fault]:
+    """Who is asked for vectors must be known."""
+    provider = given["embedding_provider"]
+    if str(provider.value).lower() == "openai" and not openai and "embedding_base_url" not in given:
+        needed = "OPENAI_API_KEY, OPENAI_BASE_URL or MEMORY_EMBEDDING_BASE_URL"
+        yield Fault(provider.name, f"found {provider.value!r}, which needs {needed}; allowed: set it, or off")
+
+
 def agent_warnings(agent: AgentSettings, threshold: Given) -> Iterator[str]:
     """Values that were taken for others."""
     if float(str(threshold.value)) != agent.compaction_threshold:

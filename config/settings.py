@@ -14,6 +14,8 @@ from config.fields import (
     ClockTime,
     Count,
     DatabaseUrl,
+    HostRules,
+    HttpUrl,
     Id,
     ModelRefs,
     Named,
@@ -156,9 +158,10 @@ class SandboxBackend(Word):
 
 
 class SandboxSettings(Section):
-    """`[sandbox]`, `SANDBOX_*`."""
+    """`[sandbox]`, `SANDBOX_*`. `allow_hosts` empty: commands have no network."""
 
     backend: SandboxBackend
+    allow_hosts: HostRules
 
 
 class HeartbeatSettings(Section):
@@ -236,6 +239,23 @@ class SkillSettings(Section):
     max_context_tokens: Annotated[int, Field(ge=0)]
 
 
+class EmbeddingProvider(Word):
+    """Who gives the vectors for search by meaning."""
+
+    OFF = "off"
+    OPENAI = "openai"
+
+
+class MemorySettings(Section):
+    """`[memory]`, `MEMORY_*`. `embedding_base_url` None: the server and key of `[llm.openai]`."""
+
+    embedding_provider: EmbeddingProvider
+    embedding_model: str | None = None
+    embedding_dimensions: Annotated[int | None, Field(ge=1, le=8192)] = None
+    embedding_base_url: HttpUrl | None = None
+    embedding_api_key: SecretStr | None = None
+
+
 class MemoryHygieneSettings(Section):
     """`[memory_hygiene]`, `MEMORY_HYGIENE_*`."""
 
@@ -243,6 +263,12 @@ class MemoryHygieneSettings(Section):
     daily_retention_days: Count
     conversation_retention_days: Count
     cadence_hours: Count
+
+
+class PluginSettings(Section):
+    """`[plugins]`, `PLUGINS_*`."""
+
+    disabled: Words
 
 
 class SessionSettings(Section):
@@ -286,7 +312,9 @@ class Settings(Section):
     log: LogSettings
     safety: SafetySettings
     skills: SkillSettings
+    memory: MemorySettings
     memory_hygiene: MemoryHygieneSettings
+    plugins: PluginSettings
     session: SessionSettings
     metrics: MetricsSettings
     secrets: SecretsSettings

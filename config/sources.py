@@ -128,6 +128,8 @@ def _flatten(table: Mapping[str, object], place: Place, known: Catalogue, folder
             if option.place in layer.values or option.place[-1] in table:
                 layer.faults.append(Fault(option.in_file, f"and {key} are both set; allowed: one of them"))
             _take(option, f"{option.in_file}{FILE_SUFFIX}", value, True, folder, layer)
+        elif _is_absent(here, known):
+            layer.warnings.append(f"[{'.'.join(here)}] belongs to a plug-in that is not loaded, and does nothing")
         elif not _is_table(here, known):
             layer.faults.append(Fault(_in_file(here), f"no such {_kind(value)}{_hint(here, known)}"))
         elif isinstance(value, dict):
@@ -162,6 +164,10 @@ def _read(path: Path) -> tuple[str, str]:
 
 def _is_table(place: Place, known: Catalogue) -> bool:
     return any(table[: len(place)] == place for table in known.models)
+
+
+def _is_absent(place: Place, known: Catalogue) -> bool:
+    return len(place) == 2 and place[0] in ("channels", "llm") and place[1] in known.absent
 
 
 def _kind(value: object) -> str:

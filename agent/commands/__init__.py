@@ -9,6 +9,7 @@ from agent.commands.heartbeat import HEARTBEAT
 from agent.commands.info import INFO_COMMANDS, help_command, not_built_yet
 from agent.commands.model import MODEL_COMMANDS
 from agent.commands.record import RECORD_COMMANDS
+from agent.commands.skills import SKILLS
 from agent.commands.tools import TOOLS
 
 _LISTED: tuple[Command, ...] = (
@@ -18,14 +19,13 @@ _LISTED: tuple[Command, ...] = (
     *RECORD_COMMANDS,
     *FEEDBACK_COMMANDS,
     TOOLS,
+    SKILLS,
     HEARTBEAT,
     *not_built_yet(
         {
             "job": "start a background job",
             "jobs": "list background jobs",
             "cancel": "cancel a background job",
-            "skills": "list and find skills",
-            "restart": "restart the bot",
         }
     ),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Protocol
 from zoneinfo import ZoneInfo
@@ -15,6 +15,7 @@ from agent.llm.base import LLMProvider
 from agent.loop import cost_guard
 from agent.model.session import Thread
 from agent.safety.layer import SafetyLayer
+from agent.skills.shelf import SkillShelf
 from agent.store.base import Store
 from agent.tools.registry import LocalToolsFor, ToolRegistry
 from agent.workspace.scope import Scope
@@ -62,6 +63,8 @@ class Services:
     memories: ThreadMemories
     safety: SafetyLayer
     workspace: Workspace
+    skills: SkillShelf
+    restart: Callable[[timedelta], None] | None
     zone: ZoneInfo
 
 

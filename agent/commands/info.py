@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from functools import partial
 
 from agent.commands.base import CacheImpact, Command, CommandContext, CommandReply
@@ -10,6 +11,8 @@ from agent.conversation import replies
 from agent.store import approvals, conversations, facts, inbox
 from agent.store.base import Transaction
 from agent.store.inbox import Lane
+
+_RESTART_DELAY = timedelta(seconds=2)  # the reply goes out before it
 
 
 def help_command(commands: Sequence[Command]) -> Command:
@@ -98,10 +101,20 @@ async def _quit(context: CommandContext, args: tuple[str, ...]) -> CommandReply:
     return CommandReply(replies.QUITTING, quits=True)
 
 
+async def _restart(context: CommandContext, args: tuple[str, ...]) -> CommandReply:
+    if not context.is_operator:
+        return CommandReply(replies.RESTART_REFUSED)
+    if context.services.restart is None:
+        return CommandReply(replies.RESTART_IMPOSSIBLE)
+    context.services.restart(_RESTART_DELAY)
+    return CommandReply(replies.RESTARTING)
+
+
 INFO_COMMANDS = (
     Command("version", "name and version", CacheImpact.NONE, _version),
     Command("ping", "is it there?", CacheImpact.NONE, _ping),
     Command("debug", "where details are shown", CacheImpact.NONE, _debug),
     Command("status", "how things stand", CacheImpact.NONE, _status, aliases=("progress",)),
     Command("quit", "stop the bot", CacheImpact.NONE, _quit, aliases=("exit", "shutdown"), operator_only=True),
+    Command("restart", "stop the bot and start it again", CacheImpact.NONE, _restart, operator_only=True),
 )

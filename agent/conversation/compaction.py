@@ -17,6 +17,7 @@ import structlog
 
 from agent.clock import Clock
 from agent.conversation.context_monitor import CompactionStrategy, MoveToWorkspace, Summarize, Truncate
+from agent.conversation.prompt import without_skills
 from agent.llm.base import CompletionRequest, FinishReason, LLMProvider
 from agent.llm.clean import clean
 from agent.llm.messages import AssistantTurn, ChatMessage, UserText
@@ -196,7 +197,8 @@ def _old_turns(messages: Sequence[ChatMessage], owners: Sequence[UUID]) -> list[
 
 def _old_turn(messages: Sequence[ChatMessage]) -> OldTurn:
     said = [message for message in messages if isinstance(message, AssistantTurn)]
-    asked = messages[0].text if isinstance(messages[0], UserText) else ""
+    # The words of an installed skill must not outlast the narrowing of tools that comes with it.
+    asked = without_skills(messages[0].text) if isinstance(messages[0], UserText) else ""
     return OldTurn(
         user=asked,
         answer=next((message.text for message in reversed(said) if message.text), ""),

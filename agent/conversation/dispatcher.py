@@ -48,6 +48,11 @@ _NARROWED = (
     "not available while an installed skill ({skills}) is in use in this conversation. It was not run. The person can "
     "start a new conversation with /new."
 )
+_WITHHELD = (
+    "not available to a background job. It was not run. If the person needs it, say so at the end: they can ask for it "
+    "in the conversation."
+)
+_NOBODY = "it needs a person's consent, and nobody can be asked here. It was not run."
 _UNKNOWN_OUTCOME = (
     "The program was interrupted while this ran. Whether it took effect is not known, so it was not run again. "
     "Check before you repeat it."
@@ -56,28 +61,45 @@ _UNKNOWN_OUTCOME = (
 
 @dataclass(frozen=True, slots=True)
 class DispatchRules:
-    """Settings of the loop in a chat."""
+    """Settings of the loop in a chat or a job.
+
+    `asks`: whether somebody can be asked; if not, what needs consent is refused. `allowed`: tools that run without
+    asking although they ask each time. `unattended`: nobody waits for the answer.
+    """
 
     max_iterations: int
     auto_approve: bool
     streams: bool
     model: str | None = None
     steers: bool = False
+    asks: bool = True
+    allowed: frozenset[str] = frozenset()
+    unattended: bool = False
 
 
 class ToolOffer:
     """Which tools a turn may use at a moment: those of its audience, less what a skill in use takes away."""
 
-    def __init__(self, registry: ToolRegistry, audience: Audience, skills: Skills, before: Told) -> None:
+    def __init__(
+        self,
+        registry: ToolRegistry,
+        audience: Audience,
+        skills: Skills,
+        before: Told,
+        withheld: frozenset[str] = frozenset(),
+    ) -> None:
         self._registry = registry
         self._audience = audience
         self._skills = skills
         self._before = before
+        self._withheld = withheld
 
     def tools(self, added: Sequence[ChatMessage]) -> tuple[ToolDefinition, ...]:
         """The tools to offer, after the turn has added these messages."""
         now = self._before.then(told(added))
         tools = self._registry.offered_to(self._audience, now.tools)
+        if self._withheld:
+            tools = tuple(tool for tool in tools if tool.name not in self._withheld)
         allowed = self._skills.narrowed(now.skills)
         if allowed is None:
             return tools
@@ -86,6 +108,8 @@ class ToolOffer:
 
     def refusal(self, name: str, added: Sequence[ChatMessage]) -> str | None:
         """Why a tool may not be used at this moment, or None."""
+        if name in self._withheld:
+            return _WITHHELD
         now = self._before.then(told(added))
         allowed = self._skills.narrowed(now.skills)
         if allowed is None or name in allowed:
@@ -161,7 +185,12 @@ class ChatDelegate:
     async def _ask(self, context: ReasoningContext) -> Completion:
         """One model call; without the history once that was found not to fit."""
         seen = context.without_history(_CUT) if self._shortened else context
-        request = replace(seen.request(), model=self._rules.model, account=str(self._envelope.turn.id))
+        request = replace(
+            seen.request(),
+            model=self._rules.model,
+            account=str(self._envelope.turn.id),
+            unattended=self._rules.unattended,
+        )
         completion = await self._llm.complete(request, self._on_text() if self._rules.streams else None)
         weight = completion.usage.input_tokens + completion.usage.output_tokens
         if completion.usage.input_tokens and not self._shortened:
@@ -221,6 +250,8 @@ class ChatDelegate:
         if await self._must_ask(prepared, context):
             if decision is not None:
                 return self._refused(call, _CHANGED)
+            if not self._rules.asks:
+                return self._refused(call, _NOBODY)
             may_be_always = prepared.approval is not Approval.ALWAYS
             return NeedApproval(call, prepared.spec.description, prepared.display, may_be_always)
         return _Ready(call, prepared)
@@ -238,7 +269,7 @@ class ChatDelegate:
                 assert self._tool_context.consents is not None  # the constructor gave it
                 return not await self._tool_context.consents.allows(prepared.spec.name)
             case Approval.ALWAYS:
-                return True
+                return prepared.spec.name not in self._rules.allowed
 
     # -- the call -----------------------------------------------------------------------------------------------
     async def _run(self, batch: Sequence[_Ready]) -> list[ToolResult]:

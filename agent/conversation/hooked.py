@@ -11,6 +11,7 @@ from agent.conversation.ports import Hooks
 from agent.conversation.settle import Settlement
 from agent.hooks.base import InboundEvent, OutboundEvent, Passed, ResponseEvent, Stopped
 from agent.loop.agentic_loop import Finish, Responded
+from agent.model.ids import UserId
 from channels.message import IncomingMessage, OutgoingMessage, ReplyKind
 
 _OUTBOUND = frozenset({ReplyKind.ANSWER, ReplyKind.ERROR, ReplyKind.NOTICE})
@@ -21,6 +22,12 @@ class NoHooks:
 
     may_change_messages = False
     may_change_replies = False
+
+    def session_started(self, user: UserId, session: str) -> None:
+        return None
+
+    def session_ended(self, user: UserId, session: str) -> None:
+        return None
 
     async def inbound(self, event: InboundEvent) -> Passed | Stopped:
         return Passed(event.content)

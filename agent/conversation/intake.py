@@ -14,7 +14,8 @@ from pydantic import SecretStr
 
 from agent.clock import Clock
 from agent.conversation import replies
-from agent.conversation.ports import Deliveries, TurnSignals
+from agent.conversation.job_questions import Several, answered_by_word
+from agent.conversation.ports import CredentialStored, Deliveries, Skills, TurnSignals
 from agent.conversation.session_manager import SessionManager
 from agent.conversation.settle import question_message
 from agent.credentials import wording
@@ -68,6 +69,7 @@ class _Arrival:
     verdict: InputAccepted | InputRefused
     policy: AccessPolicy
     now: datetime
+    names_skill: bool = False
 
 
 class Intake:
@@ -84,8 +86,10 @@ class Intake:
         signals: TurnSignals,
         deliveries: Deliveries,
         vault: CredentialStore,
+        stored: CredentialStored,
         commands: frozenset[str],
         busy_mode: BusyMode,
+        skills: Skills,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -95,8 +99,10 @@ class Intake:
         self._signals = signals
         self._deliveries = deliveries
         self._vault = vault
+        self._stored = stored
         self._commands = commands
         self._default_busy_mode = busy_mode
+        self._skills = skills
 
     async def accept(self, message: IncomingMessage) -> Accepted:
         """Take a message. It is durable when this returns; the platform may then be told that we have it."""
@@ -107,7 +113,8 @@ class Intake:
         submission = parse_submission(message)
         verdict = self._screen(message)
         policy = self._policies.get(message.address.channel, CLOSED)
-        arrival = _Arrival(message, submission, verdict, policy, self._clock.now())
+        names_skill = isinstance(submission, UserInput) and await self._skills.is_named(submission.content)
+        arrival = _Arrival(message, submission, verdict, policy, self._clock.now(), names_skill)
         admitted = await self._store.write(partial(self._admit, arrival))
         match admitted:
             case Accepted():
@@ -195,7 +202,7 @@ class Intake:
             case Undo() | Redo() | Resume() | Clear() | Compact():
                 return self._enqueue(tx, arrival, thread, Lane.TURN)
             case UserInput(content=content) if not content.lstrip().startswith("/") or (
-                (is_operator and parse_once(content)) or parse_plan(content)
+                arrival.names_skill or (is_operator and parse_once(content)) or parse_plan(content)
             ):
                 return self._queue(tx, arrival, thread)
             case _:
@@ -254,6 +261,7 @@ class Intake:
         credentials.cancel(tx, pending.thread)
         credentials.put(tx, sealed, arrival.now)
         self._say(tx, arrival, wording.stored(pending.name))
+        tx.after_commit(partial(self._stored, pending.user, pending.name, arrival.message.replies_go_to))
 
     def _refuse_secret(self, arrival: _Arrival, pending: PendingAuth, text: str, tx: Transaction) -> None:
         inbox.note(tx, arrival.message.delivery_key, arrival.now)
@@ -303,7 +311,11 @@ class Intake:
 
     # -- approvals -----------------------------------------------------------------------------------------------
     def _answer_word(self, tx: Transaction, arrival: _Arrival, thread: Thread, answer: Answer) -> Accepted:
-        pending = approvals.open_of(tx, thread.id)
+        pending = approvals.open_of(tx, thread.id) or answered_by_word(tx, thread.user, arrival.message.replies_go_to)
+        if isinstance(pending, Several):
+            inbox.note(tx, arrival.message.delivery_key, arrival.now)
+            self._say(tx, arrival, replies.SEVERAL_JOBS_ASK)
+            return Accepted(thread.id)
         if pending is None:
             if is_bare_word(arrival.message.text):  # "ok" in ordinary talk
                 return self._queue(tx, arrival, thread)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass, replace
 
-from agent.conversation.told import Told, told
+from agent.conversation.told import NOTHING_TOLD, Told, told
 from agent.llm.messages import ChatMessage
 from agent.model.history import HistoryView
 from agent.model.ids import ThreadId
@@ -36,7 +36,7 @@ class ThreadMemory:
     view: HistoryView
     history: tuple[ChatMessage, ...]
     prefix: Prefix | None
-    told: Told = Told()
+    told: Told = NOTHING_TOLD
     counted: Counted | None = None
 
 

@@ -9,10 +9,10 @@ from typing import Protocol
 from agent.conversation.prompt import ActiveSkill
 from agent.hooks.base import InboundEvent, OutboundEvent, Passed, ResponseEvent, Stopped
 from agent.llm.messages import ChatMessage
-from agent.model.ids import ThreadId
+from agent.model.ids import ThreadId, UserId
 from agent.store.inbox import Lane
 from agent.store.outbox import Parcel
-from channels.message import EarlierMessage, IncomingMessage
+from channels.message import Address, EarlierMessage, IncomingMessage
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +58,10 @@ class Skills(Protocol):
         """The skills that fit a message, best first, within the operator's bounds. Does not raise."""
         ...
 
+    async def is_named(self, text: str) -> bool:
+        """Whether a message begins with `/` and the name of a skill. Does not raise."""
+        ...
+
     def narrowed(self, active: Sequence[ActiveSkill]) -> frozenset[str] | None:
         """The only tools that may be used beside these skills; None: all."""
         ...
@@ -75,6 +79,12 @@ class Hooks(Protocol):
     def may_change_replies(self) -> bool:
         """Whether a reply could be changed or withheld: it is then not shown while it is written."""
         ...
+
+    def session_started(self, user: UserId, session: str) -> None:
+        """Told after the commit; waits for nothing."""
+        ...
+
+    def session_ended(self, user: UserId, session: str) -> None: ...
 
     async def inbound(self, event: InboundEvent) -> Passed | Stopped: ...
 
@@ -95,3 +105,9 @@ class Deliveries(Protocol):
     """Takes what was committed to the outbox."""
 
     def offer(self, parcel: Parcel) -> None: ...
+
+
+class CredentialStored(Protocol):
+    """Told of each credential that was handed over, after the commit; `address` is where. Does not raise."""
+
+    def __call__(self, user: UserId, name: str, address: Address, /) -> None: ...

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 
+from agent.conversation.ports import Hooks
 from agent.errors import NotYours
 from agent.model import ids
 from agent.model.ids import SessionId, ThreadId, UserId
+from agent.model.job import JOB_PLACE
 from agent.model.session import Thread
 from agent.store import conversations
 from agent.store.base import Transaction
@@ -29,10 +32,15 @@ class SessionManager:
     right, whichever process changed them.
     """
 
+    def __init__(self, hooks: Hooks) -> None:
+        self._hooks = hooks
+
     def resolve(self, tx: Transaction, message: IncomingMessage, *, is_operator: bool, now: datetime) -> Resolved:
         """The session and thread of a message; made on first sight, and the same ones after a restart."""
         key = self.key(message, is_operator=is_operator)
         thread = conversations.resolve(tx, key, message.replies_go_to, message.metadata.chat_type, now)
+        if thread.turn_count == 0 and conversations.began_at(tx, thread.session) == now:
+            tx.after_commit(partial(self._hooks.session_started, thread.user, str(thread.session)))
         return Resolved(thread.session, thread)
 
     def begin_anew(self, tx: Transaction, message: IncomingMessage, *, is_operator: bool, now: datetime) -> Thread:
@@ -44,9 +52,9 @@ class SessionManager:
         )
 
     def own(self, tx: Transaction, thread: ThreadId, user: UserId) -> Thread:
-        """A thread of this user. Raises NotYours for anybody else's, and for one that does not exist."""
+        """A conversation of this user. Raises NotYours for anybody else's, a job's, and one that does not exist."""
         found = conversations.get(tx, thread)
-        if found is None or found.user != user:
+        if found is None or found.user != user or found.key.channel == JOB_PLACE:
             raise NotYours(f"no thread {thread} of this user")
         return found
 

@@ -21,8 +21,11 @@ from agent.conversation.room import RoomKeeper
 from agent.conversation.settle import Settlement
 from agent.llm.base import LLMProvider
 from agent.llm.messages import AssistantTurn, ChatMessage, UserText
+from agent.llm.sight import sees_pictures
 from agent.loop.agentic_loop import run_agentic_loop
 from agent.loop.context import ReasoningContext
+from agent.media.block import ReadFile
+from agent.media.reader import AttachmentReader, Desk
 from agent.model.approval import ApprovalState
 from agent.model.session import BusyMode
 from agent.model.tool_call import ToolCall
@@ -73,6 +76,7 @@ class ThreadOps:
         live: Live,
         skills: Skills,
         hooks: Hooks,
+        attachments: AttachmentReader,
     ) -> None:
         self._settings = settings
         self._store = store
@@ -88,6 +92,7 @@ class ThreadOps:
         self._live = live
         self._skills = skills
         self._hooks = hooks
+        self._attachments = attachments
 
     async def process_user_input(self, envelope: Envelope, journal: Journal) -> Settlement:
         """Serve a turn, from its start or from where an earlier run left it."""
@@ -104,6 +109,8 @@ class ThreadOps:
             return settle.not_released(envelope, context, unreleased)
         if envelope.turn.stop_requested:
             return settle.stopped(envelope, context, dropped=0)
+        if not envelope.journal.messages and any(message.attachments for message in envelope.messages):
+            await journal.record(context.added)  # a turn that goes on after a crash need not fetch them again
         await self._llm.warm_up()
         delegate = await self._delegate(envelope, journal)
         limit = self._settings.max_iterations + 1
@@ -142,7 +149,7 @@ class ThreadOps:
             memory = await self._room.make_room(envelope.thread, envelope.scope)
         else:
             memory = await self._memories.current(envelope.thread)
-        added = envelope.journal.messages or (await self._user_message(envelope, memory),)
+        added = envelope.journal.messages or (await self._user_message(envelope, memory, reads=make_room),)
         return ReasoningContext(
             system=await self._prefix(envelope, memory),
             tools=self._offer(envelope, memory).tools(added) if self._llm.supports_tools else (),
@@ -158,20 +165,27 @@ class ThreadOps:
         )
         return ToolOffer(self._registry, audience, self._skills, memory.told)
 
-    async def _user_message(self, envelope: Envelope, memory: ThreadMemory) -> UserText:
+    async def _user_message(self, envelope: Envelope, memory: ThreadMemory, *, reads: bool) -> UserText:
+        """The turn's first message. `reads`: its files are fetched; a turn that was cut off only names them."""
         zone = prompt.zone_of(envelope.message, self._settings.zone)
         notes = await self._identity.notes(envelope.scope, zone)
         is_first = not memory.history and envelope.chat_type.is_shared
-        known = {skill.name for skill in memory.told.skills}
         chosen = await self._skills.for_message("\n".join(message.text for message in envelope.messages))
-        fresh = [each for each in chosen if each.skill.name not in known]
+        fresh = [each for each in chosen if each.skill not in memory.told.skills]
         news = prompt.News(
             skills=tuple(each.skill for each in fresh),
             skill_text="\n".join(each.text for each in fresh),
             notes=notes if notes and prompt.notes_digest(notes) != memory.told.notes_digest else "",
             earlier=await self._surroundings.earlier(envelope.messages[0], prompt.MOST_EARLIER) if is_first else (),
+            files=await self._files(envelope, zone) if reads else (),
         )
-        return UserText(prompt.user_text(envelope.messages, envelope.turn.started_at, zone, news))
+        text = prompt.user_text(envelope.messages, envelope.turn.started_at, zone, news)
+        return UserText(text, tuple(file.image for each in news.files for file in each if file.image is not None))
+
+    async def _files(self, envelope: Envelope, zone: ZoneInfo) -> Sequence[Sequence[ReadFile]]:
+        sees = sees_pictures(self._llm.name, envelope.model or self._llm.model)
+        day = envelope.turn.started_at.astimezone(zone).date()
+        return await self._attachments.read(envelope.messages, Desk(envelope.scope, day, sees))
 
     async def _prefix(self, envelope: Envelope, memory: ThreadMemory) -> str:
         """The thread's prefix as it was first rendered; anew only when a person edited a file it shows."""

@@ -30,6 +30,9 @@ class Told:
         return Told(later.notes_digest or self.notes_digest, skills, self.tools | later.tools)
 
 
+NOTHING_TOLD = Told()
+
+
 def told(messages: Iterable[ChatMessage]) -> Told:
     """What these messages tell."""
     digest, skills, tools = "", dict[ActiveSkill, None](), set[str]()

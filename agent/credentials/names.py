@@ -30,3 +30,18 @@ def credential_name(text: str) -> CredentialName:
             "and begins with a letter or a digit."
         )
     return CredentialName(folded)
+
+
+SIGN_IN_SUFFIX = "/sign-in"
+
+
+def sign_in_name(server: str) -> CredentialName:
+    """What is awaited when a person signs in to an MCP server: kept for the moment it takes to use it."""
+    return CredentialName(f"mcp/{server}{SIGN_IN_SUFFIX}")
+
+
+def signed_in_server(name: str) -> str | None:
+    """The server that a name of `sign_in_name` is about; None for every other name."""
+    if not name.startswith("mcp/") or not name.endswith(SIGN_IN_SUFFIX):
+        return None
+    return name.removeprefix("mcp/").removesuffix(SIGN_IN_SUFFIX)

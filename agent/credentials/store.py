@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC
 
@@ -41,26 +41,33 @@ class Credential:
     terms: Terms
 
     def may_be_sent_to(self, host: str) -> bool:
-        """Whether `host` matches the credential's pattern: the very host, or `*.` and a domain above it."""
-        pattern = self.terms.host_pattern
-        return pattern is not None and _matches(pattern.casefold(), host.casefold().rstrip("."))
+        """Whether `host` matches one of the credential's patterns, which are parted by spaces."""
+        return matches_any((self.terms.host_pattern or "").split(), host)
 
 
 class CredentialStore:
     """Credentials by user and name. Names are folded here; every operation refuses what is no name (CredentialRefused).
 
     `load_key` may block; it is called once, off the event loop, when the first credential is sealed or opened.
+    `terms_for` gives the terms of a credential that comes without: what is known of its name.
     The store's own faults (`StoreError`) pass through.
     """
 
-    def __init__(self, store: Store, clock: Clock, load_key: Callable[[], MasterKey]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        load_key: Callable[[], MasterKey],
+        terms_for: Callable[[CredentialName], Terms] = lambda name: NO_TERMS,
+    ) -> None:
         self._store = store
         self._clock = clock
         self._load_key = load_key
+        self._terms_for = terms_for
         self._key: MasterKey | None = None
         self._loading = asyncio.Lock()
 
-    async def seal(self, user: UserId, name: str, secret: SecretStr, terms: Terms = NO_TERMS) -> SealedCredential:
+    async def seal(self, user: UserId, name: str, secret: SecretStr, terms: Terms | None = None) -> SealedCredential:
         """An encrypted row, for a caller who puts it in a transaction of their own. The secret is trimmed.
 
         Raises CredentialRefused if it is empty or too long, MasterKeyUnavailable if there is no key.
@@ -71,11 +78,12 @@ class CredentialStore:
             raise CredentialRefused("It was empty.")
         if len(plain) > LONGEST_SECRET:
             raise CredentialRefused(f"It is longer than {LONGEST_SECRET:,} characters.")
+        terms = self._terms_for(folded) if terms is None else terms
         key = await self._master_key()
         sealed = await asyncio.to_thread(seal, key, plain, _bound_to(user, folded, terms))
         return SealedCredential(user, folded, terms, sealed.ciphertext, sealed.salt, sealed.nonce)
 
-    async def put(self, user: UserId, name: str, secret: SecretStr, terms: Terms = NO_TERMS) -> None:
+    async def put(self, user: UserId, name: str, secret: SecretStr, terms: Terms | None = None) -> None:
         """Keep a secret, in place of any of that name; durable when this returns. Raises what `seal` raises."""
         sealed = await self.seal(user, name, secret, terms)
         await self._store.write(lambda tx: rows.put(tx, sealed, self._clock.now()))
@@ -130,6 +138,12 @@ class CredentialStore:
 def _bound_to(user: UserId, name: CredentialName, terms: Terms) -> tuple[str | None, ...]:
     expires_at = None if terms.expires_at is None else terms.expires_at.astimezone(UTC).isoformat()
     return user, name, terms.provider, terms.host_pattern, expires_at
+
+
+def matches_any(patterns: Iterable[str], host: str) -> bool:
+    """Whether `host` is one of `patterns`: the very host, or `*.` and a domain above it. Case does not count."""
+    folded = host.casefold().rstrip(".")
+    return any(_matches(pattern.casefold(), folded) for pattern in patterns)
 
 
 def _matches(pattern: str, host: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
@@ -45,7 +45,9 @@ class CompletionRequest:
 
     `model` overrides the provider's own for this call. `messages` should be the same objects from call to call:
     providers keep their encoded form. `account` says what the call is for (a turn's id, "heartbeat"), for the record of
-    its cost; `unattended` that nobody waits for it: such calls leave the rest of a tight budget to people.
+    its cost; `unattended` that nobody waits for it: such calls leave the rest of a tight budget to people. `pictures`
+    are those of the messages that go along, in base64 by their digest: a model that sees is shown them, any other is
+    told that they are there.
     """
 
     system: str
@@ -56,6 +58,7 @@ class CompletionRequest:
     model: str | None = None
     account: str = ""
     unattended: bool = False
+    pictures: Mapping[str, bytes] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,25 @@ from agent.model.tool_call import ToolCall
 
 
 @dataclass(frozen=True, slots=True)
+class ImageRef:
+    """A picture that a person sent, told apart by its SHA-256. The bytes stay in the workspace.
+
+    `path` is relative to the folder of the one who sent it, as models name it; `place` to the whole workspace.
+    """
+
+    digest: str
+    media_type: str
+    path: str
+    place: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class UserText:
-    """What a person said, with the volatile facts of the moment in front."""
+    """What a person said, with the volatile facts of the moment in front, and the pictures that came with it."""
 
     text: str
+    images: tuple[ImageRef, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,4 +78,5 @@ def _results_after(messages: Sequence[ChatMessage], index: int, calls: Sequence[
 
 
 def _is_empty(message: UserText | AssistantTurn) -> bool:
-    return not message.text.strip() and not (isinstance(message, AssistantTurn) and message.calls)
+    rest = message.calls if isinstance(message, AssistantTurn) else message.images
+    return not message.text.strip() and not rest

@@ -108,8 +108,8 @@ class ResponseCacheProvider:
 
 def _plain(message: ChatMessage) -> list[JsonValue]:
     match message:
-        case UserText(text=text):
-            return ["user", text]
+        case UserText(text=text, images=images):
+            return ["user", text, *(image.digest for image in images)]
         case AssistantTurn(text=text, calls=calls):
             return ["assistant", text, *([call.id, call.name, dict(call.arguments), call.malformed] for call in calls)]
         case ToolResult(call_id=call_id, name=name, text=text, is_error=is_error):

@@ -34,6 +34,7 @@ class OpenAISettings(ProviderSettings):
     base_url: Annotated[
         HttpUrl | None, Field(description="a server that speaks OpenAI's protocol; not set: OpenAI's")
     ] = None
+    image_model: Annotated[str | None, Field(description="the model that draws; not set: the newest known")] = None
 
 
 class LocalSettings(ProviderSettings):

@@ -10,6 +10,8 @@ from agent.llm.messages import AssistantTurn, ChatMessage, ToolResult, UserText
 from agent.llm.wire.fragments import Memo
 
 MESSAGE_OVERHEAD = 4
+# Anthropic, "Vision": a picture of full size weighs about 1,600 tokens.
+PICTURE_TOKENS = 1_600
 
 
 def estimate_tokens(text: str) -> int:
@@ -20,7 +22,9 @@ def estimate_tokens(text: str) -> int:
 def estimate_message(message: ChatMessage) -> int:
     """Tokens of a message, tool arguments included."""
     match message:
-        case UserText(text=text) | ToolResult(text=text):
+        case UserText(text=text, images=images):
+            return estimate_tokens(text) + MESSAGE_OVERHEAD + PICTURE_TOKENS * len(images)
+        case ToolResult(text=text):
             return estimate_tokens(text) + MESSAGE_OVERHEAD
         case AssistantTurn(text=text, calls=calls):
             return (

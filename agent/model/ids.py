@@ -52,6 +52,16 @@ def approval_id(turn: TurnId, call_id: str) -> ApprovalId:
     return ApprovalId(_derive("approval", str(turn), call_id))
 
 
+def run_id(routine: RoutineId, due: str) -> UUID:
+    """The run of a routine for one due time: whoever claims it finds the same one."""
+    return _derive("run", str(routine), due)
+
+
+def job_id(*wish: str) -> JobId:
+    """The job of one wish: asked for twice, as after a restart, it is the same one."""
+    return JobId(_derive("job", *wish))
+
+
 def _derive(*parts: str) -> UUID:
     # A JSON list keeps the borders between the parts: ("a:b", "c") and ("a", "b:c") differ.
     return uuid5(_NAMESPACE, json.dumps(parts, ensure_ascii=False))

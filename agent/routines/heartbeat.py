@@ -152,20 +152,20 @@ def _instant(local: datetime) -> datetime:
     return found
 
 
-def read_answer(text: str, *, cut_off: bool = False) -> AllClear | NeedsAttention | Failed:
+def read_answer(text: str, *, cut_off: bool = False, token: str = OK_TOKEN) -> AllClear | NeedsAttention | Failed:
     """What a model's answer says. A finding that also mentions the token is still a finding."""
     trimmed = text.strip()
     if not trimmed or cut_off:
         return Failed("the model's answer was cut off" if cut_off else "the model gave no answer")
     bare = re.sub(r"[\W_]+", "", trimmed).upper()
-    if bare == OK_TOKEN.replace("_", ""):
+    if bare == token.replace("_", ""):
         return AllClear()
-    at_an_end = re.match(rf"\W*{OK_TOKEN}\b", trimmed, re.IGNORECASE) or re.search(
-        rf"\b{OK_TOKEN}\W*\Z", trimmed, re.IGNORECASE
+    at_an_end = re.match(rf"\W*{token}\b", trimmed, re.IGNORECASE) or re.search(
+        rf"\b{token}\W*\Z", trimmed, re.IGNORECASE
     )
-    if at_an_end and len(trimmed) - len(OK_TOKEN) <= _OK_WITH_AT_MOST:
+    if at_an_end and len(trimmed) - len(token) <= _OK_WITH_AT_MOST:
         return AllClear()
-    return NeedsAttention(re.sub(rf"\W?\b{OK_TOKEN}\b\W?", " ", trimmed, flags=re.IGNORECASE).strip())
+    return NeedsAttention(re.sub(rf"\W?\b{token}\b\W?", " ", trimmed, flags=re.IGNORECASE).strip())
 
 
 def _claim(due: datetime, tx: Transaction) -> bool:

@@ -29,7 +29,8 @@ _SECRET_REFUSAL = (
     "credential, ask me to connect the service: I then ask for the key and keep it encrypted. For anything else, send "
     "the message again without the secret."
 )
-_BLOCKED_OUTPUT = "[output withheld: it holds what looks like a secret key or token]"
+BLOCKED_OUTPUT = "[output withheld: it holds what looks like a secret key or token]"
+"""What stands in place of an output that is withheld as a whole."""
 _ALREADY_FAILED = re.compile(r"\s*(?:tool '|error\b|failed\b)", re.IGNORECASE)
 
 
@@ -96,7 +97,7 @@ class SafetyLayer:
         if scan.findings:
             log.warning("tool_output_secret", tool=tool_name, rules=_names(finding.rule for finding in scan.findings))
         if scan.blocks:
-            return _BLOCKED_OUTPUT
+            return BLOCKED_OUTPUT
         notice = f"\n[cut: the first {self._max_output_bytes} bytes are shown]" if beyond else ""
         spans = (
             (finding.start, min(finding.end, len(shown))) for finding in scan.secrets if finding.start < len(shown)

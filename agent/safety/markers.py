@@ -17,9 +17,8 @@ def _loosely(word: str) -> str:
     return _LOOSE.join(re.escape(letter) if letter != "_" else rf"[\s_\-{INVISIBLE}]*+" for letter in word)
 
 
-_LOOK_ALIKE = re.compile(
-    rf"[{_LEFT}](?={_LOOSE}[/\\]?{_LOOSE}(?:{_loosely('tool_output')}|{_loosely('external_content')}))", re.IGNORECASE
-)
+_OURS = "|".join(map(_loosely, ("tool_output", "external_content", "attachment")))
+_LOOK_ALIKE = re.compile(rf"[{_LEFT}](?={_LOOSE}[/\\]?{_LOOSE}(?:{_OURS}))", re.IGNORECASE)
 
 
 def wrap_tool_output(name: str, text: str, marker_id: str) -> str:

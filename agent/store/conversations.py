@@ -13,8 +13,9 @@ from agent.model import ids
 from agent.model.approval import ConsentPlace
 from agent.model.history import HistoryView
 from agent.model.ids import SessionId, ThreadId, UserId
+from agent.model.job import JOB_PLACE
 from agent.model.session import Thread, ThreadState
-from agent.store import facts
+from agent.store import facts, routines
 from agent.store.base import Transaction
 from agent.store.codec import ADDRESS
 from agent.store.sql import insert_ignore, upsert
@@ -59,6 +60,25 @@ def open_thread(
     tx: Transaction, key: ConversationKey, address: Address, chat_type: ChatType, now: datetime, *, generation: int
 ) -> Thread:
     """A new thread of this key, to which the key leads from now on."""
+    thread = add_thread(tx, key, address, chat_type, now, generation=generation)
+    bind(tx, key, thread.id, generation)
+    return thread
+
+
+def add_thread(
+    tx: Transaction,
+    key: ConversationKey,
+    address: Address,
+    chat_type: ChatType,
+    now: datetime,
+    *,
+    generation: int = 0,
+    model: str | None = None,
+) -> Thread:
+    """A thread of this key, to which no place leads; the one that is there if there is one.
+
+    `model`: its own choice, in place of what new threads use.
+    """
     session = ensure_session(tx, UserId(key.user_id), now)
     thread = ids.thread_id(key, generation)
     insert_ignore(
@@ -74,12 +94,11 @@ def open_thread(
             "chat_type": chat_type,
             "address": ADDRESS.dump_json(address).decode(),
             "state": ThreadState.IDLE,
-            "model": facts.get(tx, DEFAULT_MODEL) or None,
+            "model": model or facts.get(tx, DEFAULT_MODEL) or None,
             "created_at": now,
             "updated_at": now,
         },
     )
-    bind(tx, key, thread, generation)
     found = get(tx, thread)
     assert found is not None
     return found
@@ -128,9 +147,12 @@ def address_of(tx: Transaction, thread: ThreadId) -> Address:
 
 
 def threads_of(tx: Transaction, user: UserId, limit: int = 50) -> Sequence[Thread]:
-    """A user's threads, the last used first."""
+    """A user's threads, the last used first; those of jobs are no conversations."""
     rows = tx.connection.execute(
-        select(threads).where(threads.c.user_id == user).order_by(threads.c.updated_at.desc()).limit(limit)
+        select(threads)
+        .where(threads.c.user_id == user, threads.c.channel != JOB_PLACE)
+        .order_by(threads.c.updated_at.desc())
+        .limit(limit)
     ).mappings()
     return [_thread(row) for row in rows]
 
@@ -234,6 +256,7 @@ def move_chat(tx: Transaction, channel: str, old_chat: str, new_chat: str) -> in
         _move_places(tx, channel, row.external_id, external)
         moved += 1
     _move_consents(tx, f"{channel}:{old_chat}", f"{channel}:{new_chat}")
+    routines.move_chat(tx, channel, old_chat, new_chat)
     return moved
 
 

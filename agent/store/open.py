@@ -15,7 +15,7 @@ from agent.store.search import SEARCH_DDL
 from agent.store.sqlite import SqliteStore, writer_engine
 from agent.store.tables import metadata
 
-HEAD = "0002"
+HEAD = "0004"
 """The newest migration; a test holds it against the migrations folder."""
 
 DATABASE_NAME = "optimclaw.db"

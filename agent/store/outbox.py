@@ -92,6 +92,13 @@ def is_there(tx: Transaction, message: UUID) -> bool:
     return tx.connection.execute(select(outbox.c.number).where(outbox.c.id == message)).first() is not None
 
 
+def platform_id_of(tx: Transaction, message: UUID) -> str | None:
+    """The platform's id of a message that has arrived, of its last part; None for one that has not."""
+    sent = tx.connection.execute(select(outbox.c.sent).where(outbox.c.id == message)).scalar()
+    parts = json.loads(sent) if sent else []
+    return parts[-1] if parts else None
+
+
 def sent_during(tx: Transaction, turns: Sequence[UUID], channel: str) -> Mapping[UUID, Sequence[OutgoingMessage]]:
     """What tools sent to a channel during these turns, in order."""
     rows = tx.connection.execute(

@@ -115,3 +115,11 @@ def _grouped(tx: Transaction, condition: ColumnElement[bool]) -> Sequence[Spent]
         Spent(f"{provider}:{model}", calls, read, cached, written, Decimal(int(microcents)) / _MICROCENTS)
         for provider, model, calls, read, cached, written, microcents in rows
     ]
+
+
+def tokens_of(tx: Transaction, accounts: Sequence[str]) -> int:
+    """The tokens that calls of these accounts took together, read and written."""
+    if not accounts:
+        return 0
+    tokens = func.sum(model_calls.c.input_tokens + model_calls.c.output_tokens)
+    return int(tx.connection.execute(select(tokens).where(model_calls.c.account.in_(accounts))).scalar() or 0)

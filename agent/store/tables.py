@@ -382,3 +382,105 @@ facts = Table(
     Column("name", Text, primary_key=True),
     Column("value", Text, nullable=False),
 )
+
+# What the agent does by itself. `wake_at` is null where nothing is due: switched off, finished or not on a time table.
+routines = Table(
+    "routines",
+    metadata,
+    Column("id", Uuid, primary_key=True),
+    Column("user_id", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("description", Text, nullable=False, server_default=""),
+    Column("enabled", Boolean, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("topic", Text),  # what a trigger is looked up by: the path of a webhook, the source of a system event
+    Column("body", Text, nullable=False),
+    Column("due_at", Instant),
+    Column("wake_at", Instant),
+    Column("last_run_at", Instant),
+    Column("run_count", Integer, nullable=False, server_default="0"),
+    Column("consecutive_failures", Integer, nullable=False, server_default="0"),
+    Column("created_at", Instant, nullable=False),
+    Column("updated_at", Instant, nullable=False),
+    UniqueConstraint("user_id", "name"),
+    Index(
+        "ix_routines_wake_at",
+        "wake_at",
+        sqlite_where=text("wake_at IS NOT NULL"),
+        postgresql_where=text("wake_at IS NOT NULL"),
+    ),
+    Index("ix_routines_kind", "kind", "user_id"),
+)
+
+# Each time a routine ran, or should have: one row for a due time, however many processes tick.
+routine_runs = Table(
+    "routine_runs",
+    metadata,
+    Column("routine_id", Uuid, ForeignKey("routines.id"), primary_key=True),
+    Column("due_at", Instant, primary_key=True),
+    Column("id", Uuid, nullable=False, unique=True),
+    Column("cause", Text, nullable=False),
+    Column("detail", Text, nullable=False, server_default=""),
+    Column("event_hash", Text),
+    Column("status", Text, nullable=False),
+    Column("summary", Text, nullable=False, server_default=""),
+    Column("job_id", Uuid),
+    Column("started_at", Instant),
+    Column("finished_at", Instant),
+    Index(
+        "ix_routine_runs_open",
+        "status",
+        "due_at",
+        sqlite_where=text("finished_at IS NULL"),
+        postgresql_where=text("finished_at IS NULL"),
+    ),
+)
+
+# Work in the background. `number` is the order in which jobs were asked for; each has a thread of its own.
+jobs = Table(
+    "jobs",
+    metadata,
+    Column("number", _NUMBER, primary_key=True, autoincrement=True),
+    Column("id", Uuid, nullable=False, unique=True),
+    Column("user_id", Text, nullable=False),
+    Column("thread_id", Uuid, nullable=False, unique=True),
+    Column("title", Text, nullable=False),
+    Column("description", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("origin", Text),
+    Column("model", Text),
+    Column("max_iterations", Integer, nullable=False),
+    Column("max_tokens", Integer, nullable=False),
+    Column("allowed_tools", Text),
+    Column("reports", Boolean, nullable=False),
+    Column("facts", Text, nullable=False),
+    Column("created_at", Instant, nullable=False),
+    Column("started_at", Instant),
+    Column("finished_at", Instant),
+    Column("deadline", Instant),
+    Column("alive_until", Instant),
+    Column("attempts", Integer, nullable=False, server_default="0"),
+    Column("steps", Integer, nullable=False, server_default="0"),
+    Column("tokens", Integer, nullable=False, server_default="0"),
+    Column("shown_at", Instant),
+    Column("result", Text),
+    Column("error", Text),
+    Column("transitions", Text, nullable=False, server_default="[]"),
+    Index("ix_jobs_user_id", "user_id", "number"),
+    Index(
+        "ix_jobs_open",
+        "number",
+        sqlite_where=text("state IN ('pending', 'in_progress', 'stuck')"),
+        postgresql_where=text("state IN ('pending', 'in_progress', 'stuck')"),
+    ),
+)
+
+# How often tools that did not come with the bot have broken in a row.
+tool_health = Table(
+    "tool_health",
+    metadata,
+    Column("tool", Text, primary_key=True),
+    Column("failures", Integer, nullable=False),
+    Column("failed_at", Instant, nullable=False),
+    Column("switched_off_at", Instant),
+)

@@ -99,7 +99,7 @@ class ToolSpec:
 
 
 class IterationBudget:
-    """How many model calls a turn may make, its subagents' included. One for each turn, shared by all that it starts."""
+    """How many model calls a turn may make, its subagents' included. One for each turn, shared by what it starts."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit

@@ -140,7 +140,7 @@ class ToolExecutor:
             return _refused(
                 call, "its arguments were no JSON object, so it was not run. Send one complete JSON object."
             )
-        if (reason := self._audience(context).refusal(tool.spec)) is not None:
+        if (reason := self.audience(context).refusal(tool.spec)) is not None:
             return _refused(call, reason)
         prepared = self._validated(call, tool)
         return await self._past_hooks(prepared, context) if isinstance(prepared, Prepared) else prepared
@@ -230,7 +230,8 @@ class ToolExecutor:
             return False  # no character takes more than four bytes
         return len(text.encode("utf-8", "replace")) > self._output_limit_bytes
 
-    def _audience(self, context: ToolContext) -> Audience:
+    def audience(self, context: ToolContext) -> Audience:
+        """For whom a call is."""
         return Audience.of(
             is_operator=context.is_operator, is_shared=context.is_shared, local_tools_for=self._local_tools_for
         )

@@ -17,6 +17,7 @@ import structlog
 
 from agent.tools.sandbox_bare import BareRunner
 from agent.tools.sandbox_bubblewrap import BubblewrapSandbox
+from agent.tools.sandbox_proxy import HostProxy
 from agent.tools.sandbox_request import Finished, Limits, NotRun, Outcome, Sandbox, SandboxRequest, TimedOut
 
 __all__ = [
@@ -56,11 +57,18 @@ class RefusingSandbox:
         return NotRun(self.reason)
 
 
-async def choose_sandbox(backend: str, environment: Mapping[str, str] = os.environ) -> Sandbox:
-    """The sandbox for the setting `SANDBOX_BACKEND`, tested; a `RefusingSandbox` if it is missing or does not hold."""
+async def choose_sandbox(
+    backend: str, environment: Mapping[str, str] = os.environ, proxy: HostProxy | None = None
+) -> Sandbox:
+    """The sandbox for the setting `SANDBOX_BACKEND`, tested; a `RefusingSandbox` if it is missing or does not hold.
+
+    `proxy` lets commands ask some hosts. Where it cannot be reached from inside, they run without network.
+    """
     match backend:
         case "off":
             log.warning("sandbox_off", meaning="the shell runs with the rights of this process, by SANDBOX_BACKEND=off")
+            if proxy is not None:
+                log.warning("sandbox_hosts_ignored", meaning="SANDBOX_ALLOW_HOSTS has no effect without a sandbox")
             return BareRunner(environment)
         case "auto" | "bubblewrap":
             program = _find_bubblewrap()
@@ -69,6 +77,8 @@ async def choose_sandbox(backend: str, environment: Mapping[str, str] = os.envir
             sandbox = BubblewrapSandbox(program, environment)
             if fault := await find_fault(sandbox):
                 return _refuse(f"the bubblewrap sandbox does not work on this machine: {fault}")
+            if proxy is not None:
+                sandbox = await _connected(BubblewrapSandbox(program, environment, proxy), sandbox)
             log.info("sandbox_ready", backend=sandbox.name)
             return sandbox
         case _:
@@ -115,6 +125,14 @@ def _judge_self_test(output: str, probe: Path, limits: Limits) -> str | None:
             return "the number of processes is not limited"
         case _:
             return "commands see files or networks of the machine"
+
+
+async def _connected(connected: BubblewrapSandbox, alone: BubblewrapSandbox) -> BubblewrapSandbox:
+    """The sandbox with its way to the proxy if that works, else the one without."""
+    if fault := await connected.network_fault():
+        log.warning("sandbox_network_missing", reason=fault, meaning="commands run without network")
+        return alone
+    return connected
 
 
 def _find_bubblewrap() -> str | None:

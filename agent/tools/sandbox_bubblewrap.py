@@ -1,4 +1,4 @@
-"""The shell inside bubblewrap: no network, no files but its folder, no rights.
+"""The shell inside bubblewrap: no files but its folder, no rights, no network but the hosts that a proxy lets it ask.
 
 The mounts are made by whoever runs the bot. If that is root, the command itself runs as another user, because limits on
 processes do not bind root and the kernel trusts it: an identity is derived from the folder, which is handed over to it.
@@ -13,12 +13,16 @@ import shutil
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
 from zlib import crc32
 
+from agent.tools.sandbox_door import PROBE_ANSWER, Door, find_python, launching, open_door, probing, proxy_variables
 from agent.tools.sandbox_process import language_variables, run_program
-from agent.tools.sandbox_request import NotRun, Outcome, SandboxRequest
+from agent.tools.sandbox_proxy import HostProxy
+from agent.tools.sandbox_request import Finished, NotRun, Outcome, SandboxRequest
 
 WORKSPACE = PurePosixPath("/workspace")
 AGENT_FILES = PurePosixPath("/agent")  # read-only files that do not lie in the folder
@@ -26,12 +30,18 @@ AGENT_FILES = PurePosixPath("/agent")  # read-only files that do not lie in the 
 _PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 _SYSTEM_FOLDERS = ("bin", "sbin", "lib", "lib32", "lib64")
 _SYSTEM_FILES = ("/etc/ld.so.cache", "/etc/alternatives", "/etc/localtime")
+# By which programs know servers, on Debian, Alpine, Fedora and Arch. Keys lie beside them, never in them.
+_CERTIFICATES = (
+    *("/etc/ssl/certs", "/etc/ssl/cert.pem", "/etc/ssl/openssl.cnf"),
+    *("/etc/pki/tls/certs", "/etc/pki/ca-trust/extracted", "/etc/ca-certificates/extracted"),
+)
 # Inside the range that systemd keeps free for users without an account (61184 to 65519).
 _FIRST_UID, _UIDS = 62_000, 2_048
 _CHOOM = "/usr/bin/choom"
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _MAX_DEPTH = 64
 _CPU_MARGIN = timedelta(seconds=5)
+_PROBE_TIMEOUT = timedelta(seconds=20)
 
 
 class CannotPrepare(Exception):
@@ -39,17 +49,37 @@ class CannotPrepare(Exception):
 
 
 class BubblewrapSandbox:
-    """Runs each command in namespaces of its own."""
+    """Runs each command in namespaces of its own. `proxy` None: without any network."""
 
     name = "bubblewrap"
 
-    def __init__(self, program: str, environment: Mapping[str, str]) -> None:
+    def __init__(self, program: str, environment: Mapping[str, str], proxy: HostProxy | None = None) -> None:
         self._program = program
+        self._python = find_python(_PATH)
+        self._proxy = proxy if self._python else None
         self._language = language_variables(environment)
         self._shell = shutil.which("bash", path="/usr/bin") or "/bin/sh"
         self._as_root = os.geteuid() == 0
 
+    async def network_fault(self) -> str | None:
+        """Why commands have no way to the proxy, by running one that tries; None if they have, or there is none."""
+        if self._python is None or self._proxy is None:
+            return "there is no Python in /usr to connect it"
+        with TemporaryDirectory(prefix="sandbox-test-") as place:
+            request = SandboxRequest(probing(self._python), Path(place, "folder"), timeout=_PROBE_TIMEOUT)
+            outcome = await self.run(request)
+        heard = isinstance(outcome, Finished) and outcome.output.strip() == PROBE_ANSWER
+        return None if heard else "the proxy cannot be reached from inside"
+
     async def run(self, request: SandboxRequest) -> Outcome:
+        if self._proxy is None:
+            return await self._run(request, None)
+        async with open_door(self._proxy) as door:
+            outcome = await self._run(request, door)
+        refusals = tuple(door.usage.refusals)
+        return outcome if isinstance(outcome, NotRun) else replace(outcome, refusals=refusals)
+
+    async def _run(self, request: SandboxRequest, door: Door | None) -> Outcome:
         uid = _identity(request.folder) if self._as_root else os.geteuid()
         with ExitStack() as opened:
             try:
@@ -58,35 +88,41 @@ class BubblewrapSandbox:
                 return NotRun(str(error))
             except OSError as error:
                 return NotRun(f"the working folder could not be prepared: {error.strerror}")
+            setup = _open_text("\0".join(self._setup(request, files, door)), opened)
+            descriptors = [setup, *(descriptor for descriptor, _ in files)]
             try:
                 return await run_program(
-                    self._argv(request, uid, files),
+                    [self._program, "--args", str(setup), "--", *self._command(request, uid, door)],
                     environment={"PATH": _PATH},  # readable inside as the environment of process 1
                     timeout=request.timeout,
                     output_bytes=request.limits.output_bytes,
-                    descriptors=[descriptor for descriptor, _ in files],
+                    descriptors=[*descriptors, door.descriptor] if door else descriptors,
                 )
             except OSError as error:
                 return NotRun(f"the sandbox could not be started: {error.strerror}")
 
-    def _argv(self, request: SandboxRequest, uid: int, files: Sequence[tuple[int, PurePosixPath]]) -> list[str]:
-        return [
-            self._program,
-            *self._isolation(),
-            *self._environment(request),
-            *_system_mounts(),
-            *_fresh_mounts(request.limits.scratch_bytes),
-            *("--bind", str(request.folder), str(WORKSPACE)),
-            *_masks(request),
-            *(part for descriptor, target in files for part in _data_mount(descriptor, target)),
-            *("--remount-ro", "/"),
-            *("--chdir", "/"),  # root without its capabilities may not enter a folder that only its owner may
-            "--",
-            *_limits(request),
-            *(_drop_to(uid) if self._as_root else ()),
-            *("/usr/bin/env", "-C", str(WORKSPACE / request.workdir)),
-            *(self._shell, "-c", request.command),
-        ]
+    def _setup(
+        self, request: SandboxRequest, files: Sequence[tuple[int, PurePosixPath]], door: Door | None
+    ) -> Iterator[str]:
+        """What is mounted and kept apart. Bubblewrap reads it from a file, since its arguments can be seen inside."""
+        yield from self._isolation()
+        yield from self._environment(request, proxy_variables() if door else {})
+        yield from _system_mounts(_CERTIFICATES if door else ())
+        yield from _fresh_mounts(request.limits.scratch_bytes)
+        yield from ("--bind", str(request.folder), str(WORKSPACE))
+        yield from _masks(request)
+        for descriptor, target in files:
+            yield from _data_mount(descriptor, target)
+        yield from ("--remount-ro", "/")
+        yield from ("--chdir", "/")  # root without its capabilities may not enter a folder that only its owner may
+
+    def _command(self, request: SandboxRequest, uid: int, door: Door | None) -> Iterator[str]:
+        """What runs inside."""
+        yield from _limits(request)
+        yield from _drop_to(uid) if self._as_root else ()
+        yield from ("/usr/bin/env", "-C", str(WORKSPACE / request.workdir))
+        yield from launching(self._python, door.descriptor) if door and self._python else ()
+        yield from (self._shell, "-c", request.command)
 
     def _isolation(self) -> Iterator[str]:
         yield from ("--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try")
@@ -96,9 +132,10 @@ class BubblewrapSandbox:
         else:
             yield from ("--unshare-user",)
 
-    def _environment(self, request: SandboxRequest) -> Iterator[str]:
+    def _environment(self, request: SandboxRequest, proxies: Mapping[str, str]) -> Iterator[str]:
         variables = {
             **self._language,
+            **proxies,
             "PATH": _PATH,
             "HOME": str(WORKSPACE),
             "PWD": str(WORKSPACE / request.workdir),
@@ -120,10 +157,11 @@ def _identity(folder: Path) -> int:
 def _prepare(request: SandboxRequest, owner: int | None, opened: ExitStack) -> tuple[tuple[int, PurePosixPath], ...]:
     """Make the folder ready and open the files to be shown in it: descriptors, and where they appear."""
     request.folder.mkdir(parents=True, exist_ok=True)
-    for hidden in request.hidden:
-        hidden.mkdir(exist_ok=True)  # made now, so that one made by somebody while the command runs is not seen
-        if not stat.S_ISDIR(hidden.lstat().st_mode):
-            raise CannotPrepare(f"{hidden.name} in the working folder is not a folder")
+    for place in (*request.hidden, *request.readonly_folders):
+        with suppress(FileExistsError):
+            place.mkdir()  # now, so that one made by somebody while the command runs is held, too
+        if not stat.S_ISDIR(place.lstat().st_mode):
+            raise CannotPrepare(f"{place.name} in the working folder is not a folder")
     if owner is not None:
         kept = (path for path in (*request.hidden, *request.readonly) if path.is_relative_to(request.folder))
         _hand_over(request.folder, owner, frozenset(kept))
@@ -200,7 +238,7 @@ def _open_text(text: str, opened: ExitStack) -> int:
     return descriptor
 
 
-def _system_mounts() -> Iterator[str]:
+def _system_mounts(further: Sequence[str]) -> Iterator[str]:
     yield from ("--ro-bind", "/usr", "/usr")
     for name in _SYSTEM_FOLDERS:
         place = Path("/", name)
@@ -208,9 +246,10 @@ def _system_mounts() -> Iterator[str]:
             yield from ("--symlink", os.readlink(place), f"/{name}")
         elif place.is_dir():
             yield from ("--ro-bind", f"/{name}", f"/{name}")
-    for folder in ("/etc", str(AGENT_FILES)):
+    parents = {str(place) for file in further for place in PurePosixPath(file).parents[:-2]}
+    for folder in ("/etc", str(AGENT_FILES), *sorted(parents)):  # else made by bubblewrap, for its user alone
         yield from ("--perms", "0755", "--dir", folder)
-    for file in _SYSTEM_FILES:
+    for file in (*_SYSTEM_FILES, *further):
         yield from ("--ro-bind-try", file, file)
 
 
@@ -225,6 +264,8 @@ def _masks(request: SandboxRequest) -> Iterator[str]:
     for hidden in request.hidden:
         target = str(WORKSPACE / hidden.relative_to(request.folder))
         yield from ("--perms", "0555", "--tmpfs", target, "--remount-ro", target)
+    for shown in request.readonly_folders:
+        yield from ("--ro-bind", str(shown), str(WORKSPACE / shown.relative_to(request.folder)))
 
 
 def _data_mount(descriptor: int, target: PurePosixPath) -> Iterable[str]:

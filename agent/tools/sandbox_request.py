@@ -27,13 +27,14 @@ class SandboxRequest:
 
     `folder`: the only place it can write, made if it is missing. `workdir`: where in it the command starts. `hidden`:
     folders in it that must look empty. `readonly`: files it may only read, in the folder or elsewhere; missing ones are
-    left out.
+    left out. `readonly_folders`: folders directly in it that it may only read; missing ones are made.
     """
 
     command: str
     folder: Path
     workdir: PurePosixPath = field(default_factory=PurePosixPath)
     readonly: tuple[Path, ...] = ()
+    readonly_folders: tuple[Path, ...] = ()
     hidden: tuple[Path, ...] = ()
     timeout: timedelta = timedelta(seconds=120)
     limits: Limits = field(default_factory=Limits)
@@ -41,10 +42,14 @@ class SandboxRequest:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The command ended by itself. `output`: both streams, in order; the middle of a long one is cut."""
+    """The command ended by itself. `output`: both streams, in order; the middle of a long one is cut.
+
+    `refusals`: what it asked of the network in vain.
+    """
 
     exit_code: int
     output: str
+    refusals: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +57,7 @@ class TimedOut:
     """The command was killed at its time limit, with all it had started."""
 
     output: str
+    refusals: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

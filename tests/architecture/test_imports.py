@@ -23,16 +23,20 @@ OWNERS = {
     "alembic": ("agent.store",),
     "aiosqlite": ("agent.store",),
     "procrastinate": ("agent.turns.procrastinate",),
+    "pypdf": ("agent.media.extract",),
     "croniter": ("agent.routines",),
     "cryptography": ("agent.credentials",),
+    "mcp": ("agent.mcp",),
+    "mcp_types": ("agent.mcp",),
+    "jsonschema": ("agent.mcp",),
     "keyring": (),
 }
 """Each SDK, and what the names of the modules that import it begin with."""
 
 MAY_SEE = {
     "agent": {
-        "channels": {"channels.base", "channels.message", "channels.text"},
-        "config": {"config.fields", "config.masking", "config.paths", "config.settings"},
+        "channels": {"channels.base", "channels.files", "channels.message", "channels.text"},
+        "config": {"config.fields", "config.hosts", "config.masking", "config.paths", "config.settings"},
     },
     "channels": {"config": {"config.fields", "config.paths", "config.settings"}},
 }

@@ -23,7 +23,8 @@ from agent.llm.errors import LLMError, ModelUnavailable, RequestRefused, Transie
 from agent.llm.messages import UserText
 from channels.base import Accept, Accepted, Channel, Uncertain
 from channels.errors import ChannelError, RateLimited, Rejected, Unauthorized, Unavailable
-from channels.message import Address, ChatType, IncomingMessage, OutgoingMessage
+from channels.files import describe
+from channels.message import Address, ChatType, IncomingMessage, OutgoingFile, OutgoingMessage
 from tests.architecture.test_registries import differences
 from tests.docs.pages import ROOT, as_module, blocks
 
@@ -150,6 +151,18 @@ async def test_documented_channel_goes_on_after_the_parts_that_arrived(matrix: M
     assert await channel.settle(message, parcel) is Uncertain.RESEND
 
 
+async def test_documented_channel_names_the_files_that_it_does_not_send(matrix: ModuleType) -> None:
+    homeserver, parcel = Homeserver(), FakeDelivery()
+    file = describe("plan.txt", b"the plan")
+    message = OutgoingMessage(address=Address(channel="matrix", chat_id="!two"), text="look", files=(file,))
+
+    async with serving(*homeserver.routes()) as url:
+        await channel_at(matrix, url).send(message, parcel)
+
+    assert homeserver.sent == [f"{message.id}-0", f"{message.id}-1"]
+    assert len(parcel.sent) == 1
+
+
 @pytest.mark.parametrize(
     ("status", "fault"), [(401, Unauthorized), (429, RateLimited), (502, Unavailable), (403, Rejected)]
 )
@@ -175,6 +188,9 @@ class FakeDelivery:
 
     async def record(self, platform_id: str) -> None:
         self.sent = (*self.sent, platform_id)
+
+    async def read_file(self, file: OutgoingFile) -> bytes:
+        return file.filename.encode()
 
 
 @dataclass

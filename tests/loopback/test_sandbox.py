@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import socket
 from collections.abc import Callable
 from dataclasses import replace
@@ -25,15 +24,7 @@ from agent.tools.sandbox import (
     choose_sandbox,
     find_fault,
 )
-
-BWRAP = shutil.which("bwrap")
-needs_bubblewrap = pytest.mark.skipif(BWRAP is None, reason="bubblewrap is not installed: the sandbox is NOT tested")
-ENVIRONMENT = {"LANG": "C.UTF-8", "LC_TIME": "C", "PATH": os.environ["PATH"], "ANTHROPIC_API_KEY": "canary-key"}
-
-
-def bubblewrap() -> BubblewrapSandbox:
-    assert BWRAP is not None
-    return BubblewrapSandbox(BWRAP, ENVIRONMENT)
+from tests.support.sandboxes import ENVIRONMENT, bubblewrap, finish, needs_bubblewrap
 
 
 def bare() -> BareRunner:
@@ -50,12 +41,6 @@ def folder(tmp_path: Path) -> Path:
     place = tmp_path / "home" / "workspace"
     place.mkdir(parents=True)
     return place
-
-
-async def finish(sandbox: Sandbox, request: SandboxRequest) -> Finished:
-    outcome = await sandbox.run(request)
-    assert isinstance(outcome, Finished), outcome
-    return outcome
 
 
 # -- in every backend

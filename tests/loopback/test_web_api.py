@@ -360,6 +360,7 @@ async def test_history_shows_turns_tools_and_the_open_question(bench: Bench) -> 
                 "state": "complete",
                 "tool_calls": [{"name": "shell", "ok": True}, {"name": "web", "ok": None}],
                 "message_id": str(reply),
+                "messages": [],
             }
         ],
         "pending_approval": {

@@ -41,7 +41,7 @@ OTHERS = {
 SECRETS = OPERATORS | OTHERS
 FILES = {path: word for path, word in SECRETS.items() if path.endswith((".md", ".txt"))}
 # Asks its person for something and reads nothing; it would end the turn before the rest is tried.
-READS_NOTHING = frozenset({"tool_auth"})
+READS_NOTHING = frozenset({"tool_auth", "task"})
 
 
 def plant(home: Path) -> None:
@@ -66,6 +66,13 @@ def ways_to(home: Path) -> Iterator[str]:
     yield f"{home}/optimclaw.db"
 
 
+def ways_to_send(home: Path) -> Iterator[str]:
+    """As many spellings as the message tool takes in a minute: one of each kind."""
+    plan = "projects/plan.txt"
+    yield from (plan, f"../../../{plan}", f"link/{plan}", f"{home}/workspace/{plan}", "MEMORY.md", "people/700.md")
+    yield from ("users/telegram/700/MEMORY.md", "../700/MEMORY.md", "link/MEMORY.md", f"{home}/optimclaw.db")
+
+
 def attempts(home: Path) -> list[ToolCall]:
     """Calls of every tool that reads something, at every place where something private lies."""
     wanted: list[tuple[str, dict[str, object]]] = [
@@ -86,6 +93,18 @@ def attempts(home: Path) -> list[ToolCall]:
         wanted += [("memory_read", {"path": way}), ("read_file", {"path": way})]
         wanted += [("memory_tree", {"path": way, "depth": 10}), ("list_dir", {"path": way, "recursive": True})]
         wanted.append(("apply_patch", {"path": way, "old_string": "the word", "new_string": "the  word"}))
+    for way in ways_to_send(home):
+        wanted.append(("message", {"content": "here", "attachments": [way]}))
+    wanted += [
+        ("http", {"url": "https://127.0.0.1/workspace/MEMORY.md"}),
+        ("http", {"url": f"file://{home}/workspace/MEMORY.md", "save_to": "mine"}),
+        ("image_analyze", {"image_path": "MEMORY.md"}),
+        ("image_edit", {"image_path": "projects/plan.txt", "prompt": "make it readable"}),
+        ("skill_list", {"verbose": True}),
+        ("skill_search", {"query": "zanzibar"}),
+        ("tool_search", {"query": "zanzibar", "discover": True}),
+        ("tool_list", {"include_available": True}),
+    ]
     wanted.append(("memory_write", {"content": "note", "target": "memory"}))
     wanted.append(("write_file", {"path": "mine.txt", "content": "mine"}))
     return [ToolCall(f"try_{number}", name, arguments) for number, (name, arguments) in enumerate(wanted)]
@@ -101,7 +120,8 @@ def told(requests: list[CompletionRequest]) -> str:
 
 
 def leaks(bot: Bot, secrets: dict[str, str]) -> list[str]:
-    seen = told(bot.llm.requests) + "\n".join(bot.texts)
+    sent = [data.decode(errors="replace") for channel in bot.channels.values() for _, _, data in channel.uploads]
+    seen = told(bot.llm.requests) + "\n".join([*bot.texts, *sent])
     return [word for word in secrets.values() if word in seen]
 
 
@@ -110,7 +130,11 @@ async def prying(home: Path) -> AsyncIterator[Bot]:
     """A bot whose model tries everything once, with every tool allowed and confined as the operator would have it."""
     plant(home)
     variables = {"AGENT_AUTO_APPROVE_TOOLS": "true", "SANDBOX_BACKEND": "auto"}
-    async with Bot(home, ScriptedLLM([calls(*attempts(home)), say("that was all")]), variables=variables) as bot:
+    # A subagent tries the same: its two answers come before the second one of the turn.
+    everything = attempts(home)
+    task = ToolCall("task_1", "task", {"prompt": "find out everything", "paths": ["."]})
+    steps = [calls(*everything, task), calls(*everything), say("nothing found"), say("that was all")]
+    async with Bot(home, ScriptedLLM(steps), variables=variables) as bot:
         sealed = SealedCredential(OPERATOR, OPERATORS["a credential"], Terms(), b"c", b"s", b"n")
         await bot.store.write(partial(credentials.put, sealed=sealed, now=bot.clock.now()))
         yield bot

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -14,6 +15,7 @@ from agent.store.open import open_store
 from agent.turns.engine import Handlers
 from agent.workspace.seeding import seed
 from bot.compose import build_core
+from bot.plugins import NO_PLUGINS, Plugins
 from bot.presenter import StepSurface
 from channels.base import Accepted
 from channels.message import ChatType, IncomingMessage, OutgoingMessage
@@ -51,6 +53,7 @@ class Bot:
         *,
         variables: Mapping[str, str] | None = None,
         clock: FakeClock | None = None,
+        plugins: Plugins = NO_PLUGINS,
     ) -> None:
         self.home = home
         self.llm = llm
@@ -62,12 +65,22 @@ class Bot:
         self.steps: dict[str, StepSurface] = {}
         self.wrap_store: Callable[[Store], Store] = lambda store: store
         self.quit = asyncio.Event()
+        self.restarts: list[timedelta] = []
+        self._plugins = plugins
 
     async def __aenter__(self) -> Self:
         self.store = open_store(self.home)
         store = self.wrap_store(self.store)
         self.core = build_core(
-            self.settings, store, self.channels, self.steps, self.quit.set, self.clock, self._provider
+            self.settings,
+            store,
+            self.channels,
+            self.steps,
+            self.quit.set,
+            self.restarts.append,
+            self.clock,
+            self._provider,
+            self._plugins,
         )
         await seed(self.core.workspace)
         self._stop = asyncio.Event()
@@ -158,6 +171,8 @@ class Bot:
                 group.create_task(core.presenter.run()),
                 group.create_task(core.engine.run(handlers)),
                 group.create_task(core.expiry.run()),
+                group.create_task(core.hooks.run()),
+                group.create_task(core.servers.run()),
                 *(group.create_task(core.gateway.receive(name, core.intake.accept)) for name in self.channels),
             ]
             await self._stop.wait()

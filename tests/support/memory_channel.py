@@ -34,7 +34,7 @@ class MemoryChannel:
     """`Channel` without a platform. `faults` are raised by the next sends, in order; sends wait while `gate` is shut.
 
     `past` is what threads held before any message; `files` are the contents by `Attachment.source`, `uploads` those
-    that were sent here; `advice` is what an operator should know though the connection stands.
+    that were sent here, `fetched` the handles that were asked for; fetches wait while `files_gate` is shut; `advice` is what an operator should know though the connection stands.
     """
 
     name: ClassVar[str] = "memory"
@@ -46,6 +46,10 @@ class MemoryChannel:
         self.drafts: list[Draft] = []
         self.past: tuple[EarlierMessage, ...] = ()
         self.files: dict[str, bytes] = {}
+        self.fetched: list[str] = []
+        self.fetching = asyncio.Event()
+        self.files_gate = asyncio.Event()
+        self.files_gate.set()
         self.uploads: list[tuple[Address, str, bytes]] = []
         self.advice = ""
         self.faults: deque[ChannelError] = deque()
@@ -104,6 +108,9 @@ class MemoryChannel:
         return self.past[-limit:]
 
     async def fetch(self, attachment: Attachment, limit_bytes: int) -> bytes:
+        self.fetched.append(attachment.source or "")
+        self.fetching.set()
+        await self.files_gate.wait()
         content = self.files.get(attachment.source or "")
         if content is None or len(content) > limit_bytes:
             raise Rejected(self.place, "no such file, or too large")

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, assert_never
 
 from agent.llm.base import Completion, CompletionRequest, FinishReason, ToolDefinition, Usage
 from agent.llm.errors import TransientError
-from agent.llm.messages import AssistantTurn, ChatMessage, ToolResult, UserText
+from agent.llm.messages import AssistantTurn, ChatMessage, ImageRef, ToolResult, UserText
 from agent.llm.wire.calls import PartialCall, finished_calls, wire_arguments, wire_id, wire_name
 from agent.llm.wire.fragments import Memo, encode_json, exact_decimal
+from agent.llm.wire.pictures import Attached, images_of, pieces, visible
 from channels.text import whole_text
 
 NO_OUTPUT = "(no output)"
@@ -94,7 +95,9 @@ class RequestEncoder:
             tools[-1] = _marked(tools[-1])
         if tools:
             body += [b',"tools":[', b",".join(tools), b"]"]
-        body += [b',"messages":[', b",".join(_turns([self._message(message) for message in request.messages])), b"],"]
+        pictures = visible(request, "anthropic", model)
+        fragments = [_with_pictures(self._message(each), images_of(each), pictures) for each in request.messages]
+        body += [b',"messages":[', b",".join(_turns(fragments)), b"],"]
         body.append(encode_json(_parameters(request, model, dialect, stream=stream))[1:])
         return b"".join(body)
 
@@ -162,6 +165,23 @@ def _encode_message(message: ChatMessage) -> _Fragment:
             if is_error:
                 block["is_error"] = True
             return _fragment(b"user", (encode_json(block),))
+        case unreachable:
+            assert_never(unreachable)
+
+
+def _with_pictures(fragment: _Fragment, images: Sequence[ImageRef], pictures: Mapping[str, bytes]) -> _Fragment:
+    if not images:
+        return fragment
+    return _fragment(fragment.role, (*fragment.blocks, *map(_picture_block, pieces(images, pictures))))
+
+
+def _picture_block(piece: str | Attached) -> bytes:
+    match piece:
+        case str():
+            return encode_json({"type": "text", "text": piece})
+        case Attached(media_type=media_type, data=data):
+            source = b'{"type":"base64","media_type":"%b","data":"%b"}' % (media_type, data)
+            return b'{"type":"image","source":%b}' % source
         case unreachable:
             assert_never(unreachable)
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, assert_never
 
 from agent.llm.base import Completion, CompletionRequest, FinishReason, ToolDefinition, Usage
 from agent.llm.errors import TransientError
-from agent.llm.messages import AssistantTurn, ChatMessage, ToolResult, UserText
+from agent.llm.messages import AssistantTurn, ChatMessage, ImageRef, ToolResult, UserText
 from agent.llm.wire.calls import PartialCall, finished_calls, short_id, wire_arguments, wire_id, wire_name
 from agent.llm.wire.fragments import Memo, encode_json, exact_decimal
+from agent.llm.wire.pictures import Attached, images_of, pieces, visible
 from channels.text import whole_text
 
 NO_OUTPUT = "(no output)"  # providers refuse an empty tool result
@@ -79,7 +80,11 @@ class RequestEncoder:
     def encode(self, request: CompletionRequest, model: str, dialect: Dialect, *, stream: bool) -> bytes:
         """The body of one call."""
         encode = self._message_with_short_ids if dialect.short_ids else self._message
-        parts = [encode(message) for message in request.messages]
+        pictures = visible(request, "openai", model)
+        parts = [
+            _with_pictures(each, images, pictures) if (images := images_of(each)) else encode(each)
+            for each in request.messages
+        ]
         if request.system:
             parts.insert(0, encode_json({"role": "system", "content": request.system}))
         body = [b'{"model":', encode_json(model), b',"messages":[', b",".join(parts), b"]"]
@@ -120,6 +125,25 @@ def _encode_message(message: ChatMessage, *, id_of: Callable[[str], str] = wire_
             return encode_json({"role": "assistant", "content": text or None, "tool_calls": functions})
         case ToolResult(call_id=call_id, text=text):
             return encode_json({"role": "tool", "tool_call_id": id_of(call_id), "content": text or NO_OUTPUT})
+        case unreachable:
+            assert_never(unreachable)
+
+
+def _with_pictures(message: ChatMessage, images: Sequence[ImageRef], pictures: Mapping[str, bytes]) -> bytes:
+    """A person's text with its pictures; a text alone where none goes along, which every server takes."""
+    found = [message.text, *pieces(images, pictures)]
+    texts = [piece for piece in found if isinstance(piece, str)]
+    if len(texts) == len(found):
+        return encode_json({"role": "user", "content": "\n".join(texts)})
+    return b'{"role":"user","content":[%b]}' % b",".join(map(_part, found))
+
+
+def _part(piece: str | Attached) -> bytes:
+    match piece:
+        case str():
+            return encode_json({"type": "text", "text": piece})
+        case Attached(media_type=media_type, data=data):
+            return b'{"type":"image_url","image_url":{"url":"data:%b;base64,%b"}}' % (media_type, data)
         case unreachable:
             assert_never(unreachable)
 

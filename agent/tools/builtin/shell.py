@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path, PurePosixPath
 from typing import assert_never
@@ -31,7 +31,7 @@ _NOTES_ON_MEMBERS = "people"
 
 
 class ShellArguments(BaseModel):
-    """Run a command line with bash in the working folder, without network. Nothing outside the folder can be seen.
+    """Run a command line with bash in the working folder. Nothing outside it can be seen, and only allowed hosts asked.
 
     Both output streams come back with the exit code. Each call starts anew: no working directory or variable is kept.
     """
@@ -51,7 +51,8 @@ class ShellArguments(BaseModel):
 class ShellTool:
     """Runs commands through `sandbox`.
 
-    `folder_of` gives the folder of a scope, `readonly_files` the agent's files to show beside it.
+    `folder_of` gives the folder of a scope, `readonly_files` the agent's files to show beside it, `readonly_folders`
+    those in it that commands may not change.
     """
 
     def __init__(
@@ -59,10 +60,12 @@ class ShellTool:
         sandbox: Sandbox,
         folder_of: Callable[[Scope], Path],
         readonly_files: Callable[[Scope], tuple[Path, ...]],
+        readonly_folders: Callable[[Scope], tuple[Path, ...]] = lambda scope: (),
     ) -> None:
         self._sandbox = sandbox
         self._folder_of = folder_of
         self._readonly_files = readonly_files
+        self._readonly_folders = readonly_folders
 
     @property
     def spec(self) -> ToolSpec:
@@ -85,6 +88,7 @@ class ShellTool:
             folder=folder,
             workdir=workdir,
             readonly=self._readonly_files(context.scope),
+            readonly_folders=self._readonly_folders(context.scope),
             hidden=_hidden_folders(context.scope, folder),
             timeout=timedelta(seconds=arguments.timeout),
         )
@@ -123,14 +127,21 @@ _SPEC = ToolSpec(
 
 def _report(outcome: Outcome, timeout: int) -> ToolOutput:
     match outcome:
-        case Finished(exit_code=code, output=output):
-            return ToolOutput(f"exit code {code}\n{output}" if output else f"exit code {code}, no output")
-        case TimedOut(output=output):
-            return ToolOutput(f"Stopped after {timeout} s, with everything it had started.\n{output}", is_error=True)
+        case Finished(exit_code=code, output=output, refusals=refusals):
+            text = f"exit code {code}\n{output}" if output else f"exit code {code}, no output"
+            return ToolOutput(text + _said(refusals))
+        case TimedOut(output=output, refusals=refusals):
+            text = f"Stopped after {timeout} s, with everything it had started.\n{output}"
+            return ToolOutput(text + _said(refusals), is_error=True)
         case NotRun(reason=reason):
             return ToolOutput(f"The command was not run: {reason}.", is_error=True)
         case unreachable:
             assert_never(unreachable)
+
+
+def _said(refusals: Sequence[str]) -> str:
+    """What a command asked of the network in vain: programs seldom show a proxy's answer."""
+    return f"\n[The sandbox refused the network: {'; '.join(refusals)}.]" if refusals else ""
 
 
 def _hidden_folders(scope: Scope, folder: Path) -> tuple[Path, ...]:

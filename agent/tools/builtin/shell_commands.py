@@ -70,12 +70,16 @@ SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "ash", "mksh", "rbash", 
 INTERPRETER = re.compile(
     r"(?:python|pypy)[0-9.]*|perl[0-9.]*|ruby[0-9.]*|node(?:js)?|deno|bun|php[0-9.]*|lua[0-9.]*|tclsh|rscript|osascript"
 )
-DESTRUCTIVE_TEXT = re.compile(
-    r"\brm\s+(?:-\S+\s+)*(?:-[a-z]*r|--r)|\brmtree\b|\bremove_tree\b|\brm_rf?\b|rmsync|\bdrop\s+(?:table|database)\b"
-    r"|\btruncate\s+\w|\bdelete\s+from\b|\bmkfs\b|\bdd\s+if=|\bchmod\s+(?:-\S+\s+)*0?777\b|\bchown\s+-r\b"
-    r"|\bgit\s+push\b.*\s(?:-f|--force)|\bgit\s+reset\s+--hard\b|\bgit\s+clean\b.*\s-\w*f|\bkill\s+-(?:9|kill|s)"
-    r"|\b(?:shutdown|reboot|poweroff|killall|pkill|crontab|visudo|useradd|userdel|iptables)\b",
-    re.DOTALL,
+_DESTRUCTIVE = re.compile(
+    r"\brm\s+(?:-\S+\s+){0,16}(?:-[a-z]*r|--r)|\brmtree\b|\bremove_tree\b|\brm_rf?\b|rmsync|\bdrop\s+(?:table|database)\b"
+    r"|\btruncate\s+\w|\bdelete\s+from\b|\bmkfs\b|\bdd\s+if=|\bchmod\s+(?:-\S+\s+){0,16}0?777\b|\bchown\s+-r\b"
+    r"|\bgit\s+reset\s+--hard\b|\bkill\s+-(?:9|kill|s)"
+    r"|\b(?:shutdown|reboot|poweroff|killall|pkill|crontab|visudo|useradd|userdel|iptables)\b"
+)
+# A command and what makes it destructive, anywhere behind it.
+_DESTRUCTIVE_PAIRS = (
+    (re.compile(r"\bgit\s+push\b"), re.compile(r"\s(?:-f|--force)")),
+    (re.compile(r"\bgit\s+clean\b"), re.compile(r"\s-\w*f")),
 )
 FORBIDDEN_TEXT = (
     (re.compile(r"/etc/+(?:\./+)*(?:passwd|shadow|gshadow|sudoers)"), "names the system's account files"),
@@ -129,7 +133,22 @@ WRAPPERS: Mapping[str, Wrapper] = {
         "-n -P -L -I -s -a -d -E",
     ),
 }
+_STEERING = re.compile(
+    r"PATH|IFS|ENV|BASH_ENV|SHELLOPTS|BASHOPTS|PROMPT_COMMAND|PS4|LD_.*|DYLD_.*|PYTHON.*|PERL5.*|NODE_.*|GIT_.*|RUBYOPT"
+)
 FEEDS_ARGUMENTS = frozenset({"xargs"})
+
+
+def is_destructive_text(text: str) -> bool:
+    """Whether a text in lower case holds a destructive command, be it for a shell, a program or a database."""
+    if _DESTRUCTIVE.search(text):
+        return True
+    return any((found := head.search(text)) and tail.search(text, found.end()) for head, tail in _DESTRUCTIVE_PAIRS)
+
+
+def steers(name: str) -> bool:
+    """Whether a variable decides which program a name stands for, or what a shell reads at its start."""
+    return _STEERING.fullmatch(name) is not None
 
 
 def rate_known(call: Call) -> Verdict | None:
@@ -146,7 +165,7 @@ def rate_known(call: Call) -> Verdict | None:
 
 def _rm(call: Call) -> Verdict:
     options, operands = _split(call.texts)
-    recursive = any(re.fullmatch(r"-[a-z]*r[a-z]*|--r[a-z]*", option.lower()) for option in options)
+    recursive = any(re.fullmatch(r"-(?=[a-z]*r)[a-z]+|--r[a-z]*", option.lower()) for option in options)
     if "--no-preserve-root" in options or (recursive and any(map(_is_root, operands))):
         return Blocked("deletes the whole file system")
     if recursive:
@@ -156,17 +175,17 @@ def _rm(call: Call) -> Verdict:
 
 def _chmod(call: Call) -> Verdict:
     options, operands = _split(call.texts)
-    open_to_all = [o for o in operands if re.fullmatch(r"[0-7]?777|[ugo]*a[ugoa]*[+=]\w*w\w*|[+=]?rwx", o)]
+    open_to_all = [o for o in operands if re.fullmatch(r"[0-7]?777|(?=[ugo]*a)[ugoa]+[+=](?=\w*w)\w+|[+=]?rwx", o)]
     if open_to_all and any(o.lower() in ("-r", "--recursive") for o in options) and any(map(_is_root, operands)):
         return Blocked("opens the whole file system to everybody")
-    if open_to_all or any(re.fullmatch(r"[4-7][0-7]{3}|[ugoa]*[+=]\w*s\w*", o) for o in operands):
+    if open_to_all or any(re.fullmatch(r"[4-7][0-7]{3}|[ugoa]*[+=](?=\w*s)\w+", o) for o in operands):
         return Rated(Level.HIGH, "gives away rights")
     return _asked_if_computed(call, "changes rights")
 
 
 def _chown(call: Call) -> Verdict:
     options, _ = _split(call.texts)
-    if any(re.fullmatch(r"-[a-zA-Z]*R[a-zA-Z]*|--r[a-z]*", option) for option in options):
+    if any(re.fullmatch(r"-(?=[a-zA-Z]*R)[a-zA-Z]+|--r[a-z]*", option) for option in options):
         return Rated(Level.HIGH, "changes the owner of whole folders")
     return _asked_if_computed(call, "changes the owner")
 
@@ -267,6 +286,12 @@ def _name_lookup(call: Call) -> Verdict:
     return _asked_if_computed(call, "looks up what is not known before")
 
 
+def _assigning(call: Call) -> Verdict:
+    names = (re.split(r"[=+\[]", text, maxsplit=1)[0] for text in call.texts)
+    changed = next(filter(steers, names), None)
+    return Rated(Level.HIGH, f"changes {changed}") if changed else Rated(Level.MEDIUM)
+
+
 def _source(call: Call) -> Verdict:
     text = call.texts[0] if call.arguments else ""
     strange = not text or call.piped or text.startswith("/dev/") or text == "-"
@@ -309,6 +334,8 @@ _RULES: Mapping[str, Callable[[Call], Verdict]] = {
     "host": _name_lookup,
     "source": _source,
     ".": _source,
+    **dict.fromkeys(("export", "declare", "typeset", "readonly", "local", "unset"), _assigning),
+    **dict.fromkeys(("read", "mapfile", "readarray", "getopts", "printf"), _assigning),
 }
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import assert_never
 
 from agent.tools.builtin.shell_commands import (
-    DESTRUCTIVE_TEXT,
     FEEDS_ARGUMENTS,
     FORBIDDEN_TEXT,
     SHELLS,
@@ -18,8 +19,10 @@ from agent.tools.builtin.shell_commands import (
     Rated,
     Verdict,
     Wrapper,
+    is_destructive_text,
     rate_interpreter,
     rate_known,
+    steers,
     worst,
 )
 from agent.tools.builtin.shell_readers import is_plain_read
@@ -28,21 +31,21 @@ from agent.tools.builtin.shell_syntax import MAX_DEPTH, SimpleCommand, Unparsabl
 __all__ = ["Blocked", "Level", "Rated", "Verdict", "classify"]
 
 MAX_WORDS = 2_000
+# Of a script, and a quarter for each level it lies inside: what is nested is read again on each level.
+MAX_LENGTH = 24_000
 
+_UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zs", "Zl", "Zp"})
 _UNREADABLE = Rated(Level.HIGH, "cannot be read with certainty")
 _ORDINARY = Rated(Level.MEDIUM)
-_FORK_BOMB = re.compile(r"([\w:.]+)\(\)\{(?:.*[^\w])?\1\|\1&")
+_TOKEN = re.compile(r"[\w:.]+|[^\s\w:.]")
 _NEVER_IN_TEXT = re.compile(
-    r"\b(?:sudo|doas|eval|mkfs(?:\.\w+)?)\s|\|\s*(?:ba|z|da|k)?sh\b|\brm\s+-\w*r\w*\s+/(?:\s|$|\*)"
+    r"\b(?:sudo|doas|eval|mkfs(?:\.\w+)?)\s|\|\s*(?:ba|z|da|k)?sh\b|\brm\s+-(?=\w*r)\w+\s+/(?:\s|$|\*)"
 )
+_OPENING = frozenset({"if", "while", "until", "{", "for", "select"})
 _RESERVED = frozenset({"if", "then", "elif", "else", "do", "while", "until", "!", "{"})
 _ENDS = frozenset({"fi", "done", "}"})
 _LISTS = frozenset({"for", "select"})
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(?:\[[^]]*\])?\+?=")
-# Variables that decide which program a name stands for, or what a shell reads at its start.
-_STEERING = re.compile(
-    r"PATH|IFS|ENV|BASH_ENV|SHELLOPTS|BASHOPTS|PROMPT_COMMAND|PS4|LD_.*|DYLD_.*|PYTHON.*|PERL5.*|NODE_.*|GIT_.*|RUBYOPT"
-)
 _EXECUTING = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
 _WRITING = ("-delete", "-fprint", "-fls")
 
@@ -51,27 +54,30 @@ def classify(command: str) -> Verdict:
     """Whether `command` is never run, and if it may, how risky it is. Never fails; what cannot be read is `HIGH`."""
     if "\x00" in command:
         return Blocked("holds a NUL byte")
-    if _FORK_BOMB.search(re.sub(r"\s", "", command)):
+    if _is_fork_bomb(command):
         return Blocked("starts processes without end")
-    return _classify(command, 0)
+    verdict = _classify(command, 0)
+    if isinstance(verdict, Rated) and not all(map(_is_plain, command)):
+        return worst((verdict, Rated(Level.HIGH, "holds characters that cannot be seen")))
+    return verdict
 
 
 def _classify(script: str, depth: int) -> Verdict:
-    if depth > MAX_DEPTH:
-        return _UNREADABLE
+    if depth > MAX_DEPTH or len(script) > MAX_LENGTH >> 2 * depth:
+        return _unreadable(script)
     try:
         commands = parse_script(script, depth)
     except (Unparsable, RecursionError):
-        return _forbidden(script) or _never_in_text(script) or _UNREADABLE
+        return _unreadable(script)
     if sum(len(command.words) for command in commands) > MAX_WORDS:
-        return _forbidden(script) or _UNREADABLE
-    verdict = worst(_judge(command, depth) for command in commands)
+        return _unreadable(script)
+    verdict = worst(_judge(command, depth) for command in _with_spread_pipes(commands))
     match verdict:
         case Blocked():
             return verdict
         case Rated(level=level):
             texts = " ".join(_texts(commands)).lower()
-            if level is not Level.LOW and DESTRUCTIVE_TEXT.search(texts):
+            if level is not Level.LOW and is_destructive_text(texts):
                 return Rated(Level.HIGH, "holds a destructive command")
             return verdict
         case unreachable:
@@ -90,7 +96,8 @@ def _judge(command: SimpleCommand, depth: int) -> Verdict:
         words = words[1:]
         verdicts.append(_ORDINARY)
     if words and words[0].text in _ENDS | _LISTS:
-        return worst((*verdicts, _ORDINARY))
+        steered = [Rated(Level.HIGH, f"changes {word.text}") for word in words[1:2] if steers(word.text)]
+        return worst((*verdicts, *steered, _ORDINARY))
     assigned, words = _take_assignments(words)
     verdicts += assigned
     if words:
@@ -101,8 +108,7 @@ def _judge(command: SimpleCommand, depth: int) -> Verdict:
 def _take_assignments(words: tuple[Word, ...]) -> tuple[list[Verdict], tuple[Word, ...]]:
     verdicts: list[Verdict] = []
     while words and (match := _ASSIGNMENT.match(words[0].text)):
-        steers = _STEERING.fullmatch(match[1])
-        verdicts.append(Rated(Level.HIGH, f"changes {match[1]}") if steers else _ORDINARY)
+        verdicts.append(Rated(Level.HIGH, f"changes {match[1]}") if steers(match[1]) else _ORDINARY)
         words = words[1:]
     return verdicts, words
 
@@ -110,7 +116,7 @@ def _take_assignments(words: tuple[Word, ...]) -> tuple[list[Verdict], tuple[Wor
 def _judge_words(command: SimpleCommand, words: tuple[Word, ...], depth: int, *, open_ended: bool) -> Verdict:
     """The verdict on a command name with arguments; wrappers are followed to what they run."""
     if depth > MAX_DEPTH:
-        return _UNREADABLE
+        return _unreadable(" ".join(word.text for word in words))
     head = words[0]
     if head.text in _RESERVED and not head.expands:  # "time { …", or a script no shell would take
         rest = words[1:]
@@ -120,6 +126,8 @@ def _judge_words(command: SimpleCommand, words: tuple[Word, ...], depth: int, *,
         if name == "[" or head.text == "[[":
             return _ORDINARY
         return Rated(Level.HIGH, "computes the name of the command it runs")
+    if not name.isascii():
+        return Rated(Level.HIGH, "runs a name that may look like another")
     arguments = words[1:]
     call = Call(name, arguments, command.piped, command.pipes, bool(command.redirects), open_ended)
     if command.nested and name in ("curl", "wget"):
@@ -191,7 +199,7 @@ def _judge_shell(call: Call, command: SimpleCommand, depth: int) -> Verdict:
         if words[0].expands or text.startswith(("--rc", "--init")):
             return worst((*bodies, Rated(Level.HIGH, "starts a shell in a way that is not known")))
         words = words[1:]
-        if re.fullmatch(r"[-+][a-zA-Z]*c[a-zA-Z]*", text):
+        if re.fullmatch(r"[-+](?=[a-zA-Z]*c)[a-zA-Z]+", text):
             while words and words[0].text[:1] in ("-", "+"):
                 words = words[1:]
             return worst((*bodies, floor, _classify_word(words[:1], depth + 1)))
@@ -216,9 +224,12 @@ def _classify_word(words: Sequence[Word], depth: int) -> Verdict:
 
 def _judge_find(call: Call, command: SimpleCommand, depth: int) -> Verdict:
     verdicts: list[Verdict] = []
-    for index, text in enumerate(call.texts):
+    rest = list(call.arguments)
+    while rest:
+        text = rest.pop(0).text
         if text in _EXECUTING:
-            inner = call.arguments[index + 1 :]
+            end = next((at for at in range(len(rest)) if _ends_execution(rest, at)), len(rest))
+            inner, rest = tuple(rest[:end]), rest[end + 1 :]
             verdicts.append(_ORDINARY)
             if inner:
                 verdicts.append(_judge_words(command, inner, depth + 1, open_ended=True))
@@ -231,14 +242,51 @@ def _judge_find(call: Call, command: SimpleCommand, depth: int) -> Verdict:
     return Rated(Level.LOW) if is_plain_read("find", call.arguments) and not call.open_ended else _ORDINARY
 
 
+def _ends_execution(words: Sequence[Word], at: int) -> bool:
+    """Whether the command that `find` runs ends here: a plus sign does so only behind braces."""
+    return words[at].text == ";" or (words[at].text == "+" and at > 0 and words[at - 1].text == "{}")
+
+
+def _with_spread_pipes(commands: Sequence[SimpleCommand]) -> Iterator[SimpleCommand]:
+    """The commands, where a bare shell in an `if` or loop that a pipe feeds is marked as fed itself."""
+    depth = 0
+    fed: int | None = None
+    for command in commands:
+        words = command.words
+        while words and words[0].text in _RESERVED | _LISTS:
+            if words[0].text in _OPENING:
+                fed = depth if fed is None and command.piped else fed
+                depth += 1
+            words = words[1:]
+        is_bare = all(word.text.startswith("-") for word in words[1:])
+        yield replace(command, piped=True) if fed is not None and is_bare else command
+        if words and words[0].text in _ENDS:
+            depth -= 1
+            fed = None if fed is not None and depth <= fed else fed
+
+
+def _is_fork_bomb(script: str) -> bool:
+    """Whether a function is defined that pipes itself into itself in the background."""
+    tokens = _TOKEN.findall(script)
+    fours = [tuple(tokens[at : at + 4]) for at in range(len(tokens))]
+    defined = {four[0] for four in fours if four[1:] == ("(", ")", "{")}
+    return any(four[0] in defined and four[1:] == ("|", four[0], "&") for four in fours)
+
+
+def _is_plain(char: str) -> bool:
+    """Whether a character is what it looks like: no control or format character, no space but the common one."""
+    return " " <= char <= "~" or char in "\n\t" or unicodedata.category(char) not in _UNSEEN
+
+
+def _unreadable(script: str) -> Verdict:
+    """The verdict on what cannot be taken apart: asked for, unless its text alone shows that it is never run."""
+    never = Blocked("holds a command that is never run") if _NEVER_IN_TEXT.search(script.lower()) else None
+    return _forbidden(script) or never or _UNREADABLE
+
+
 def _forbidden(text: str) -> Blocked | None:
     folded = text.lower()
     return next((Blocked(why) for pattern, why in FORBIDDEN_TEXT if pattern.search(folded)), None)
-
-
-def _never_in_text(script: str) -> Blocked | None:
-    """What is refused also in a script that cannot be taken apart."""
-    return Blocked("holds a command that is never run") if _NEVER_IN_TEXT.search(script.lower()) else None
 
 
 def _texts(commands: Sequence[SimpleCommand]) -> Iterator[str]:

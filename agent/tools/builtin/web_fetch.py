@@ -9,7 +9,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from agent.model.tool_call import ToolOutput
-from agent.net.address import Unreachable, holds_credential, spellings
+from agent.net.address import Unreachable, check_url, holds_credential, spellings
 from agent.net.page import Page, page_text
 from agent.tools.base import Approval, Effect, PathScope, RateLimit, ToolContext, ToolSpec
 from agent.tools.schema import Arguments
@@ -28,15 +28,29 @@ def _assess(arguments: WebFetchArguments) -> Approval:
     return Approval.ALWAYS if holds_credential(arguments.url) else Approval.UNLESS_ALWAYS
 
 
+def _fault(arguments: WebFetchArguments) -> str | None:
+    try:
+        check_url(arguments.url)
+    except Unreachable as error:
+        return f"The page was not read: {error}"
+    return None
+
+
 class WebFetch:
-    """Gives a page as Markdown. An address tells its server something: one that holds a secret is never asked."""
+    """Gives a page as Markdown.
+
+    An address tells its server something. One that holds a secret is never asked, and one that the model put together
+    needs consent: words of the conversation could be in it. One that stands in the conversation does not.
+    """
 
     spec: ClassVar = ToolSpec(
         "web_fetch",
         "Read a web page as Markdown.",
         WebFetchArguments,
-        Effect.OUTSIDE,  # asking can change something there
+        Effect.READ,  # RFC 9110, 9.2.1: GET asks for no change
         assess=_assess,
+        told_address=lambda arguments: arguments.url,
+        check=_fault,
         rate=RateLimit(30, 500),
     )
 

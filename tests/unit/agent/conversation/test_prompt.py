@@ -46,7 +46,7 @@ def test_names_of_attachments_are_data_that_cannot_leave_their_element(name: str
     block = user_text([message], NOON, UTC).split("<attachments>")[1]
 
     assert block.count("<") == 3  # the element, its end, and the end of the list
-    assert block.count('"') in (4, 6)
+    assert block.count('"') in (6, 8)
     assert len(block.splitlines()) == 3
 
 

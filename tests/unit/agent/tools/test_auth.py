@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -8,6 +9,8 @@ from hypothesis import strategies as st
 
 from agent.credentials import wording
 from agent.credentials.names import credential_name
+from agent.extensions.services import ServiceBook
+from agent.mcp.outcome import Outcome
 from agent.model.ids import UserId
 from agent.model.tool_call import ToolOutput
 from agent.store.errors import StoreUnavailable
@@ -22,11 +25,13 @@ from agent.tools.builtin.auth import (
 )
 from agent.tools.registry import PROTECTED
 from agent.workspace.scope import GroupScope, PersonScope, Scope
+from channels.message import Address
 from tests.support.tool_context import make_context
 
 ANN = PersonScope("telegram", "5")
 ANNS_ID = UserId("telegram:5")
 GROUP = GroupScope("telegram", "-9", "5")
+NOWHERE = Path("/nowhere")
 
 
 class Names:
@@ -54,8 +59,19 @@ class Names:
         return self.kept
 
 
+class NoServers:
+    """No MCP server is configured."""
+
+    def knows(self, name: str) -> bool:
+        return False
+
+    async def authenticate(self, name: str, address: Address) -> Outcome:
+        raise AssertionError(name)
+
+
 async def ask(name: str, names: Names | None = None, scope: Scope = ANN) -> ToolOutput:
-    return await ToolAuth(names or Names()).run(NameArguments(name=name), make_context(scope))
+    tool = ToolAuth(names or Names(), ServiceBook(NOWHERE), NoServers())
+    return await tool.run(NameArguments(name=name), make_context(scope))
 
 
 async def delete(name: str, names: Names, scope: Scope = ANN) -> ToolOutput:
@@ -68,26 +84,30 @@ async def listing(names: Names, scope: Scope = ANN) -> ToolOutput:
 
 # -- tool_auth -------------------------------------------------------------------------------------------------
 async def test_credential_of_any_name_is_asked_for_and_the_dispatcher_learns_which() -> None:
-    output = await ask("GitHub")
+    output = await ask("My Wiki")
 
     assert json.loads(output.text) == {
         "awaiting_token": True,
-        "name": "github",
-        "instructions": "Please send the credential for github as your next message. It goes to the credential store "
+        "name": "my wiki",
+        "instructions": "Please send the credential for my wiki as your next message. It goes to the credential store "
         "only; anything else, such as /stop, cancels. The request expires in 5 minutes.",
     }
     request = awaited("tool_auth", output)
     assert request is not None
-    assert request.name == "github"
+    assert request.name == "my wiki"
+
+
+async def test_person_is_told_where_the_key_of_a_known_service_will_go() -> None:
+    assert "from there to api.github.com and uploads.github.com alone;" in (await ask("GitHub")).text
 
 
 async def test_person_is_told_when_a_stored_credential_would_be_replaced() -> None:
-    request = awaited("tool_auth", await ask("github", Names("github")))
+    request = awaited("tool_auth", await ask("wiki", Names("wiki")))
 
     assert request is not None
-    assert request.instructions == wording.instructions("github", replaces=True)
+    assert request.instructions == wording.instructions("wiki", replaces=True)
     assert "replaces" in request.instructions
-    assert "replaces" not in (await ask("github", Names("github", user=UserId("telegram:6")))).text
+    assert "replaces" not in (await ask("wiki", Names("wiki", user=UserId("telegram:6")))).text
 
 
 async def test_in_a_shared_chat_no_secret_is_asked_for_and_a_private_chat_is_named() -> None:
@@ -107,7 +127,7 @@ async def test_what_is_no_name_is_not_asked_for(name: str) -> None:
 
 
 # -- what the dispatcher recognises ----------------------------------------------------------------------------
-@pytest.mark.parametrize("tool", ["echo", "shell", "Tool_Auth", "tool_auth ", "tool_activate"])
+@pytest.mark.parametrize("tool", ["echo", "shell", "Tool_Auth", "tool_auth ", "tool_install"])
 async def test_other_tools_cannot_start_auth_mode(tool: str) -> None:
     assert awaited(tool, await ask("github")) is None
 

@@ -198,3 +198,27 @@ async def test_a_long_listing_is_cut_with_a_note(files: Files) -> None:
 
     assert len(lines) == 501
     assert "cut at 500" in lines[-1]
+
+
+@pytest.mark.parametrize("folder", ["skills", "hooks"])
+async def test_skills_and_hooks_are_read_and_listed_but_not_written(files: Files, folder: str) -> None:
+    kept = files.root / folder / "a" / "SKILL.md"
+    kept.parent.mkdir(parents=True)
+    kept.write_text("as it was")
+    (files.root / "way-around").symlink_to(kept.parent)
+
+    assert (await files.read(f"{folder}/a/SKILL.md")).text == "as it was"
+    assert "SKILL.md" in (await files.list(f"{folder}/a")).text
+    for path in (
+        f"{folder}/a/SKILL.md",
+        f"{folder.upper()}/b/SKILL.md",
+        f"/workspace/{folder}/new",
+        "way-around/SKILL.md",
+    ):
+        assert (await files.write(path, "evil")).is_error, path
+    assert (await files.patch(f"{folder}/a/SKILL.md", "was", "is")).is_error
+    assert (await files.patch("way-around/SKILL.md", "was", "is")).is_error
+    assert kept.read_text() == "as it was"
+    assert sorted(str(path.relative_to(files.root)) for path in files.root.rglob("*") if path.is_file()) == [
+        f"{folder}/a/SKILL.md"
+    ]

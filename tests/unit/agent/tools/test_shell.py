@@ -14,6 +14,7 @@ from agent.tools.base import Approval, ToolContext
 from agent.tools.builtin.shell import ShellArguments, ShellTool
 from agent.tools.sandbox import Finished, NotRun, Outcome, RefusingSandbox, SandboxRequest, TimedOut, choose_sandbox
 from agent.workspace.scope import GroupScope, OperatorScope, PersonScope, Scope
+from bot.sandboxed import shell_tool
 from channels.message import Address
 from tests.support.builders import NOON
 
@@ -126,6 +127,29 @@ async def test_a_time_out_and_a_missing_sandbox_are_errors_that_say_so(tmp_path:
     assert "half" in late.text
     assert "bubblewrap is not installed" in missing.text
     assert "no room" in unprepared.text
+
+
+async def test_what_the_network_refused_is_said_behind_the_output(tmp_path: Path) -> None:
+    refused = ("a.example:443 is not listed", "more than 32 connections at a time")
+
+    ended = await run(tmp_path, RecordingSandbox(Finished(56, "curl: failed\n", refused)))
+    late = await run(tmp_path, RecordingSandbox(TimedOut("half", refused)))
+
+    said = "\n[The sandbox refused the network: a.example:443 is not listed; more than 32 connections at a time.]"
+    assert ended.text == f"exit code 56\ncurl: failed\n{said}"
+    assert late.text.endswith(said)
+
+
+async def test_only_the_operators_commands_are_shown_folders_that_say_what_the_agent_does(tmp_path: Path) -> None:
+    sandbox = RecordingSandbox()
+    tool = shell_tool(sandbox, tmp_path)
+
+    for scope in (OperatorScope(), PersonScope("telegram", "7"), GroupScope("telegram", "-100")):
+        await tool.run(ShellArguments(command="ls"), make_context(scope))
+
+    operators, *others = [request.readonly_folders for request in sandbox.requests]
+    assert operators == (tmp_path / "hooks", tmp_path / "skills")
+    assert others == [(), ()]
 
 
 @pytest.mark.parametrize("given", ["sub", "/workspace/sub", "./sub"])

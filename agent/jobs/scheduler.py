@@ -1,0 +1,208 @@
+"""Takes wishes for jobs, and tells, stops, steers and starts again those that are there."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+
+import structlog
+
+from agent.clock import Clock
+from agent.conversation.ports import Hooks
+from agent.errors import InvalidTransition
+from agent.hooks.base import InboundEvent, Stopped
+from agent.jobs import wording
+from agent.jobs.errors import JobRefused
+from agent.jobs.events import JobEvent, events_of
+from agent.jobs.records import JobRecords
+from agent.model.ids import JobId, UserId
+from agent.model.job import Job, JobRefusal, JobRequest, JobState
+from agent.store import jobs
+from agent.store.base import Store, Transaction
+
+log = structlog.get_logger(__name__)
+
+MOST_WAITING = 1000
+"""Jobs of one person that may wait for a slot."""
+LONGEST_DESCRIPTION = 50_000
+LISTED = 20
+_DIGITS = re.compile(r"[0-9a-f]{4,32}")
+FILTERS: dict[str, tuple[JobState, ...]] = {
+    "all": (),
+    "active": (JobState.PENDING, JobState.IN_PROGRESS, JobState.STUCK),
+    **{state.value: (state,) for state in JobState if state not in (JobState.SUBMITTED, JobState.ACCEPTED)},
+}
+"""What a list can be narrowed to, by its word."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The newest jobs that were asked for, and how many there are."""
+
+    jobs: tuple[Job, ...]
+    total: int
+
+
+class JobScheduler:
+    """Every job is found for its own person only; to anybody else it does not exist."""
+
+    def __init__(self, records: JobRecords, store: Store, clock: Clock, hooks: Hooks) -> None:
+        self._records = records
+        self._store = store
+        self._clock = clock
+        self._hooks = hooks
+        self.counts: Counter[str] = Counter()
+        records.listen(self._count)
+
+    def _count(self, job: Job) -> None:
+        self.counts[job.state.value] += 1
+        log.info("job_changed", job_id=str(job.id), state=job.state.value)
+
+    # -- taking ----------------------------------------------------------------------------------------------------
+    async def dispatch(self, request: JobRequest) -> JobId:
+        """Take a job. It is durable when this returns. Raises JobRefused, with a text for whoever asked."""
+        match await self.create(request):
+            case Job(id=identifier):
+                return identifier
+            case JobRefusal(text=text):
+                raise JobRefused(text)
+
+    async def create(self, request: JobRequest) -> Job | JobRefusal:
+        """Take a job, or say why not."""
+        if (fault := fault_of(request)) is not None:
+            return JobRefusal(fault)
+        return await self._store.write(partial(self._take, request))
+
+    def dispatch_in(self, tx: Transaction, request: JobRequest) -> JobId:
+        """Take a job within the caller's transaction. Raises JobRefused."""
+        if (fault := fault_of(request)) is not None:
+            raise JobRefused(fault)
+        match self._take(request, tx):
+            case Job(id=identifier):
+                return identifier
+            case JobRefusal(text=text):
+                raise JobRefused(text)
+
+    def _take(self, request: JobRequest, tx: Transaction) -> Job | JobRefusal:
+        waiting = jobs.counts(tx, request.user).get(JobState.PENDING, 0)
+        if waiting >= MOST_WAITING and (request.id is None or jobs.get(tx, request.id) is None):
+            return JobRefusal(wording.TOO_MANY.format(count=waiting))
+        return self._records.take(tx, request, self._clock.now())
+
+    # -- looking ---------------------------------------------------------------------------------------------------
+    async def outcome(self, job: JobId) -> Job | None:
+        """A job as it stands, whoever asks: for those who started it on somebody's behalf."""
+        return await self._store.read(lambda tx: jobs.get(tx, job))
+
+    def on_change(self, listener: Callable[[Job], None]) -> None:
+        """Let `listener` be told of each job that has changed its state, after the commit. It must not raise or block."""
+        self._records.listen(listener)
+
+    async def find(self, user: UserId | None, reference: str) -> Job | JobRefusal:
+        """A person's job by its id or at least four of its first digits. `user` None: anybody's."""
+        return await self._store.read(partial(find, user, reference))
+
+    async def list(self, user: UserId | None, states: Sequence[JobState] = ()) -> Listing:
+        """A person's newest jobs."""
+
+        def look(tx: Transaction) -> Listing:
+            by_state = jobs.counts(tx, user)
+            total = sum(count for state, count in by_state.items() if not states or state in states)
+            return Listing(tuple(jobs.listing(tx, user, states, LISTED)), total)
+
+        return await self._store.read(look)
+
+    async def count(self, user: UserId | None) -> dict[JobState, int]:
+        """How many jobs a person has in each state."""
+        return await self._store.read(lambda tx: jobs.counts(tx, user))
+
+    async def events(self, job: Job, limit: int) -> tuple[JobEvent, ...]:
+        """What a job has done, oldest first, at most the last `limit`."""
+        return await self._store.read(lambda tx: events_of(tx, job, limit))
+
+    # -- acting ----------------------------------------------------------------------------------------------------
+    async def cancel(self, user: UserId | None, reference: str) -> Job | JobRefusal:
+        """End a job: what runs of it is cut off, what it has done stays done."""
+        return await self._act(user, reference, self._cancel)
+
+    def _cancel(self, tx: Transaction, job: Job, now: datetime) -> Job | JobRefusal:
+        if job.state.is_over:
+            return JobRefusal(wording.IS_OVER.format(id=job.short_id, state=wording.words(job.state)))
+        return self._records.cancel(tx, job, "cancelled by its person", now)
+
+    async def send(self, user: UserId, reference: str, text: str, key: str) -> Job | JobRefusal:
+        """Tell a job something. `key` makes the same words harmless when they are sent twice."""
+        if not text.strip():
+            return JobRefusal(wording.NOTHING_TO_TELL)
+        job = await self.find(user, reference)
+        if isinstance(job, JobRefusal):
+            return job
+        channel = job.origin.address.channel if job.origin else ""
+        passed = await self._hooks.inbound(InboundEvent(user, channel, text, str(job.thread)))
+        if isinstance(passed, Stopped):
+            return JobRefusal(f"The message was refused by a hook: {passed.reason}")
+        return await self._act(user, str(job.id), partial(self._tell, passed.content, key))
+
+    def _tell(self, text: str, key: str, tx: Transaction, job: Job, now: datetime) -> Job | JobRefusal:
+        if job.state.is_over:
+            return JobRefusal(wording.IS_OVER.format(id=job.short_id, state=wording.words(job.state)))
+        self._records.tell(tx, job, text, key, now)
+        return job
+
+    async def help(self, user: UserId, reference: str) -> Job | JobRefusal:
+        """Let a stuck job go on at once: recovery and a new run are one change."""
+        return await self._act(user, reference, self._help)
+
+    def _help(self, tx: Transaction, job: Job, now: datetime) -> Job | JobRefusal:
+        if job.state is not JobState.STUCK:
+            return JobRefusal(wording.NOT_STUCK.format(id=job.short_id, state=wording.words(job.state)))
+        return self._records.recover(tx, job, now)
+
+    async def _act(
+        self,
+        user: UserId | None,
+        reference: str,
+        act: Callable[[Transaction, Job, datetime], Job | JobRefusal],
+    ) -> Job | JobRefusal:
+        now = self._clock.now()
+
+        def work(tx: Transaction) -> Job | JobRefusal:
+            job = find(user, reference, tx)
+            return job if isinstance(job, JobRefusal) else act(tx, job, now)
+
+        try:
+            return await self._store.write(work)
+        except InvalidTransition:
+            job = await self.find(user, reference)
+            state = wording.words(job.state) if isinstance(job, Job) else "gone"
+            return JobRefusal(wording.IS_OVER.format(id=reference[:40], state=state))
+
+
+def fault_of(request: JobRequest) -> str | None:
+    """Why a wish cannot be taken, or None."""
+    if not request.title.strip():
+        return wording.NO_TITLE
+    if not request.description.strip():
+        return wording.NO_DESCRIPTION
+    if len(request.description) > LONGEST_DESCRIPTION:
+        return wording.TOO_LONG.format(count=len(request.description), most=LONGEST_DESCRIPTION)
+    return None
+
+
+def find(user: UserId | None, reference: str, tx: Transaction) -> Job | JobRefusal:
+    """A job of a person by its id or the first digits of it."""
+    shown = " ".join(reference.split())[:40]
+    digits = reference.strip().lower().replace("-", "")
+    if not _DIGITS.fullmatch(digits):
+        return JobRefusal(wording.NO_ID.format(reference=f"“{shown}”"))
+    match jobs.named(tx, user, digits):
+        case []:
+            return JobRefusal(wording.NOT_FOUND.format(reference=f"“{shown}”"))
+        case [job]:
+            return job
+        case _:
+            return JobRefusal(wording.AMBIGUOUS.format(reference=f"“{shown}”"))
