@@ -12,10 +12,13 @@ from agent.conversation.ports import Journal
 from agent.conversation.settle import Settlement
 from agent.conversation.thread_commands import Commit, HistoryCommand, ThreadCommands
 from agent.conversation.thread_ops import ThreadOps
+from agent.jobs.turns import JobTurns
 from agent.loop.context import ReasoningContext
 from agent.model.ids import OPERATOR
+from agent.model.job import JOB_PLACE
 from agent.model.session import Thread
 from agent.model.submission import parse_submission
+from agent.store.base import Transaction
 from agent.workspace.scope import scope_of
 from channels.message import IncomingMessage
 
@@ -26,19 +29,23 @@ class Agent:
     def __init__(
         self,
         thread_ops: ThreadOps,
+        job_turns: JobTurns,
         thread_commands: ThreadCommands,
         commands: Sequence[Command],
         services: Services,
         clock: Clock,
     ) -> None:
         self._thread_ops = thread_ops
+        self._job_turns = job_turns
         self._thread_commands = thread_commands
         self._commands = commands
         self._services = services
         self._clock = clock
 
     async def handle(self, envelope: Envelope, journal: Journal) -> Settlement:
-        """Serve a turn of a conversation."""
+        """Serve a turn of a conversation or of a job."""
+        if is_job(envelope.thread):
+            return await self._job_turns.serve(envelope, journal)
         return await self._thread_ops.process_user_input(envelope, journal)
 
     def fit_to_keep(self, settlement: Settlement) -> Settlement:
@@ -51,7 +58,15 @@ class Agent:
 
     async def context_so_far(self, envelope: Envelope) -> ReasoningContext:
         """What a turn that was cut off has done."""
+        if is_job(envelope.thread):
+            return self._job_turns.context_so_far(envelope)
         return await self._thread_ops.context_so_far(envelope)
+
+    def at_commit(self, tx: Transaction, envelope: Envelope, settlement: Settlement) -> Settlement:
+        """What else a turn's end changes, in the transaction that commits it, and what is said of it after all."""
+        if is_job(envelope.thread):
+            return self._job_turns.at_commit(tx, envelope, settlement, self._clock.now())
+        return settlement
 
     async def change_history(self, command: HistoryCommand, thread: Thread, message: IncomingMessage) -> Commit:
         """Prepare a command that changes the thread's history; the runner commits it."""
@@ -71,3 +86,8 @@ class Agent:
         )
         context = CommandContext(self._services, thread, message, is_operator, self._clock.now(), apply_now)
         return await command.run(context, routed.args)
+
+
+def is_job(thread: Thread) -> bool:
+    """Whether a thread is a job's, and no conversation."""
+    return thread.key.channel == JOB_PLACE

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
-from bench import conversation, pipeline, search
+from bench import conversation, pipeline, routines, search
 from bench.platform import TOKEN, Platform
 
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -223,8 +223,9 @@ GOALS = {
     **conversation.GOALS,
     **search.GOALS,
     **pipeline.GOALS,
+    **routines.GOALS,
 }
-PARTS = {"search": search.measure, "pipeline": pipeline.measure}
+PARTS = {"search": search.measure, "pipeline": pipeline.measure, "routines": routines.measure}
 """What can be measured by itself, in this process."""
 
 

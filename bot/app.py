@@ -151,6 +151,7 @@ async def _open(
     stack.push_async_callback(core.llm.close)
     stack.push_async_callback(core.cheap_llm.close)
     stack.push_async_callback(core.images.close)
+    stack.push_async_callback(core.speech.close)
     if core.vectors is not None:
         stack.push_async_callback(core.vectors.close)
     await seed(core.workspace)
@@ -245,10 +246,13 @@ class _Life:
                 start(supervise("last seen", core.gateway.keep_last_seen, core.clock)),
                 start(supervise("sent files", core.gateway.prune_files, core.clock)),
                 start(supervise("hooks", core.hooks.run, core.clock)),
+                start(supervise("jobs", core.repair.run, core.clock)),
                 start(self._warm_up()),
             ]
             if core.heartbeat_enabled:
                 others.append(start(supervise("heartbeat", core.heartbeat.run, core.clock)))
+            if core.routines is not None:
+                others.append(start(supervise("routines", core.routines.engine.run, core.clock)))
             if core.hygiene is not None:
                 others.append(start(supervise("hygiene", core.hygiene.run, core.clock)))
             if core.vectors is not None:

@@ -91,6 +91,95 @@ def pairing_revoke(channel: str, user: str) -> None:
     sys.exit(revoke(settings, channel.lower(), user))
 
 
+@commands.group()
+def routine() -> None:
+    """Act on what the bot does by itself."""
+
+
+@routine.command("list")
+def routine_list() -> None:
+    """List everybody's routines."""
+    settings = load()
+    from bot.routine_cli import list_routines
+
+    list_routines(settings)
+
+
+@routine.command("run")
+@click.argument("name")
+def routine_run(name: str) -> None:
+    """Run the routine NAME at the bot's next look at its time table."""
+    settings = load()
+    from bot.routine_cli import run_routine
+
+    sys.exit(run_routine(settings, name))
+
+
+@routine.command("enable")
+@click.argument("name")
+def routine_enable(name: str) -> None:
+    """Switch the routine NAME on."""
+    settings = load()
+    from bot.routine_cli import enable_routine
+
+    sys.exit(enable_routine(settings, name))
+
+
+@routine.command("disable")
+@click.argument("name")
+def routine_disable(name: str) -> None:
+    """Switch the routine NAME off."""
+    settings = load()
+    from bot.routine_cli import disable_routine
+
+    sys.exit(disable_routine(settings, name))
+
+
+@routine.command("webhook")
+@click.argument("name")
+def routine_webhook(name: str) -> None:
+    """Show the address and the secret of the webhook routine NAME."""
+    settings = load()
+    from bot.routine_cli import show_webhook
+
+    sys.exit(show_webhook(settings, name))
+
+
+@commands.group()
+def job() -> None:
+    """Look at background jobs."""
+
+
+@job.command("list")
+@click.argument("narrowed_to", metavar="[FILTER]", default="all")
+def job_list(narrowed_to: str) -> None:
+    """List the newest jobs of everybody, or those in one state."""
+    settings = load()
+    from bot.job_cli import list_jobs
+
+    sys.exit(list_jobs(settings, narrowed_to))
+
+
+@job.command("show")
+@click.argument("reference", metavar="ID")
+def job_show(reference: str) -> None:
+    """Show one job; ID may be its first digits."""
+    settings = load()
+    from bot.job_cli import show_job
+
+    sys.exit(show_job(settings, reference))
+
+
+@job.command("cancel")
+@click.argument("reference", metavar="ID")
+def job_cancel(reference: str) -> None:
+    """Cancel a job. A bot that runs it notices before its next step."""
+    settings = load()
+    from bot.job_cli import cancel_job
+
+    sys.exit(cancel_job(settings, reference))
+
+
 def load() -> Settings:
     """The settings; with faults all of them are printed and the program ends with 2."""
     return load_all()[0]

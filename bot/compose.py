@@ -27,16 +27,21 @@ from agent.conversation.thread_ops import ChatSettings, ThreadOps
 from agent.credentials.keys import load_master_key, system_keychain
 from agent.credentials.store import CredentialStore
 from agent.hooks.runner import HookRunner
+from agent.jobs.scheduler import JobScheduler
+from agent.jobs.self_repair import SelfRepair
+from agent.jobs.turns import JobSettings, JobTurns
 from agent.llm import PROVIDERS
 from agent.llm.base import LLMProvider
 from agent.llm.chain import BareProviders, build_chain
 from agent.llm.images import OpenAIImages
+from agent.llm.speech import OpenAISpeech
 from agent.loop.cost_guard import CostGuard, Limits
 from agent.media.reader import AttachmentReader
 from agent.media.seeing import SeeingProvider
 from agent.model.session import BusyMode
 from agent.routines.heartbeat import HeartbeatRunner, HeartbeatSchedule
 from agent.routines.hygiene import MemoryHygiene
+from agent.routines.job_runs import JobRuns
 from agent.safety.access import AccessPolicy
 from agent.safety.layer import SafetyLayer
 from agent.skills.shelf import SkillShelf
@@ -58,14 +63,16 @@ from bot.extended import build_extensions, service_book
 from bot.gateway import Gateway
 from bot.hooks import build_hooks
 from bot.imports import lean_imports
+from bot.jobs import StoreToolHealth, build_jobs, close_questions_at
 from bot.late_servers import LateServers
 from bot.memory_vectors import MemoryVectors, build_index, build_vectors
 from bot.notifier import OperatorNotifier, Targets
 from bot.plugins import NO_PLUGINS, Plugins, build_plugged_channel
 from bot.posting import Directory, StoreOutbox
 from bot.presenter import Presenter, StepSurface
+from bot.routines import Routines, build_routines
 from bot.sandboxed import LateSandbox, late_sandbox, shell_tool
-from bot.toolbox import build_shelf, build_toolbox
+from bot.toolbox import build_shelf, build_speech, build_toolbox
 from channels import CHANNELS
 from channels.base import Channel
 from channels.settings import AccessSettings
@@ -100,7 +107,11 @@ class Core:
     servers: LateServers
     shelf: SkillShelf
     images: OpenAIImages
+    speech: OpenAISpeech
+    jobs: JobScheduler
+    repair: SelfRepair
     vectors: MemoryVectors | None = None
+    routines: Routines | None = None
 
 
 def build_channels(settings: Settings, plugins: Plugins = NO_PLUGINS) -> dict[str, Channel]:
@@ -148,7 +159,8 @@ def build_core(
     hooks = build_hooks(plugins, settings.workspace, clock)
     make = make_provider or partial(build_provider, targets=plugins.provider_targets)
     models = build_chain(_bare_providers(settings, make), settings.llm, guard, clock, random.SystemRandom())
-    attachments = AttachmentReader(gateway, settings.workspace, safety)
+    speech = build_speech(settings, guard)
+    attachments = AttachmentReader(gateway, settings.workspace, safety, speech, clock)
     llm, cheap = SeeingProvider(models.main, attachments.load), models.cheap
     workspace = FolderWorkspace(settings.workspace, clock)
     identity = Identity(workspace, clock)
@@ -175,16 +187,39 @@ def build_core(
     ]
     if settings.agent.allow_local_tools:
         tools += [*file_tools(settings.workspace), shell_tool(sandbox, settings.workspace)]
-    registry = ToolRegistry(tools)
+    jobs = build_jobs(settings, store, clock, engine, gateway, hooks, channels)
+    registry = ToolRegistry([*tools, *jobs.tools])
     extended = build_extensions(settings, store, clock, gateway, safety, registry, vault, book, plugins)
     for tool in extended.tools:
         registry.add_builtin(tool)
     for plugged in plugins.tools:
         registry.register(plugged)
     executor = ToolExecutor(
-        registry, safety, RateWindows(clock), archive, local_for, settings.safety.max_output_length, hooks
+        registry,
+        safety,
+        RateWindows(clock),
+        archive,
+        local_for,
+        settings.safety.max_output_length,
+        hooks,
+        StoreToolHealth(store, clock),
     )
     registry.add_builtin(Task(llm, registry, executor, safety))
+    routines = build_routines(
+        settings,
+        store=store,
+        clock=clock,
+        llm=llm,
+        registry=registry,
+        executor=executor,
+        safety=safety,
+        workspace=workspace,
+        identity=identity,
+        hooks=hooks,
+        gateway=gateway,
+        places=Directory(gateway, notifier),
+        jobs=JobRuns(jobs.scheduler),
+    )
     skills = ShelfSkills(shelf)
     memories = ThreadMemories(store)
     zone = ZoneInfo(str(settings.agent.timezone))
@@ -223,6 +258,22 @@ def build_core(
         hooks=hooks,
         attachments=attachments,
     )
+    job_turns = JobTurns(
+        JobSettings(
+            settings.agent.name, zone, settings.agent.auto_approve_tools, settings.agent.approval_timeout, local_for
+        ),
+        jobs.records,
+        store=store,
+        clock=clock,
+        llm=llm,
+        registry=registry,
+        executor=executor,
+        safety=safety,
+        identity=identity,
+        memories=memories,
+        skills=skills,
+        hooks=hooks,
+    )
     heartbeat = HeartbeatRunner(
         settings.agent.name,
         heartbeat_schedule(settings),
@@ -252,7 +303,9 @@ def build_core(
         workspace=workspace,
         skills=shelf,
         restart=restart_bot,
+        jobs=jobs.scheduler,
         zone=zone,
+        routines=None if routines is None else routines.desk,
     )
     intake = Intake(
         store=store,
@@ -267,10 +320,12 @@ def build_core(
         commands=frozenset(word for command in COMMANDS for word in (command.name, *command.aliases)),
         busy_mode=busy_mode,
         skills=skills,
+        triggers=None if routines is None else routines.triggers,
     )
+    close_questions_at(jobs.records, intake)
     expiry = ApprovalExpiry(store, clock, intake)
     runner = TurnRunner(
-        Agent(thread_ops, thread_commands, COMMANDS, services, clock),
+        Agent(thread_ops, job_turns, thread_commands, COMMANDS, services, clock),
         store=store,
         clock=clock,
         memories=memories,
@@ -301,7 +356,11 @@ def build_core(
         extended.servers,
         shelf,
         toolbox.images,
+        speech,
+        jobs.scheduler,
+        SelfRepair(jobs.records, store, clock, engine, registry, notifier.notify_operator),
         vectors,
+        routines,
     )
 
 

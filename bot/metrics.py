@@ -34,6 +34,10 @@ class _Core(Collector):
         for state, count in sorted(self._core.gateway.counts.items()):
             sent.add_metric([state], float(count))
         yield sent
+        jobs = CounterMetricFamily("optimclaw_jobs", "Background jobs that came into a state.", labels=["state"])
+        for state, count in sorted(self._core.jobs.counts.items()):
+            jobs.add_metric([state], float(count))
+        yield jobs
 
 
 def registry_of(core: Core) -> CollectorRegistry:

@@ -12,6 +12,7 @@ from agent.llm.images import OpenAIImages
 from agent.llm.metered import Guard
 from agent.llm.openai import DEFAULT_MODEL
 from agent.llm.settings import OpenAISettings
+from agent.llm.speech import OpenAISpeech
 from agent.safety.layer import SafetyLayer
 from agent.skills.folders import skill_folders
 from agent.skills.install import SkillInstaller
@@ -79,9 +80,13 @@ def build_toolbox(
     return Toolbox(tuple(tools), images)
 
 
+def build_speech(settings: Settings, guard: Guard) -> OpenAISpeech:
+    """What writes down recordings; without a key it takes none."""
+    return OpenAISpeech(_openai(settings), guard, timeout=settings.llm.timeout)
+
+
 def _images(settings: Settings, guard: Guard) -> OpenAIImages:
-    openai = settings.providers["openai"]
-    assert isinstance(openai, OpenAISettings)  # the registry says so
+    openai = _openai(settings)
     seeing = settings.llm.model if settings.llm.provider == "openai" else None
     return OpenAIImages(
         openai,
@@ -90,3 +95,9 @@ def _images(settings: Settings, guard: Guard) -> OpenAIImages:
         seeing_model=seeing or DEFAULT_MODEL,
         timeout=max(settings.llm.timeout, timedelta(minutes=4)),
     )
+
+
+def _openai(settings: Settings) -> OpenAISettings:
+    openai = settings.providers["openai"]
+    assert isinstance(openai, OpenAISettings)  # the registry says so
+    return openai

@@ -12,7 +12,8 @@ from agent.store.base import Transaction
 from agent.store.errors import StoreError
 from bot.compose import Core
 from bot.metrics import registry_of
-from bot.web.deliveries import DeliveryRoute, slack_route, telegram_route
+from bot.routines import webhook_route
+from bot.web.deliveries import Route, slack_route, telegram_route
 from bot.web.operations import Operations
 from bot.web.server import WebServer
 from bot.web_backend import StoreBackend
@@ -38,7 +39,12 @@ async def open_web(
 
     operations = Operations(faults, registry_of(core) if settings.metrics.enabled else None)
     server = WebServer(
-        settings.web, page, StoreBackend(core.store, core.clock), operations, _routes(channels), core.clock
+        settings.web,
+        page,
+        StoreBackend(core.store, core.clock),
+        operations,
+        _routes(settings, core, channels),
+        core.clock,
     )
     url = await stack.enter_async_context(server.running())
     log.info("web_listening", url=url)
@@ -46,14 +52,16 @@ async def open_web(
         click.echo(f"The page: {server.link}", err=True)
 
 
-def _routes(channels: Mapping[str, Channel]) -> list[DeliveryRoute]:
-    """What platforms post to us."""
-    found: list[DeliveryRoute] = []
+def _routes(settings: Settings, core: Core, channels: Mapping[str, Channel]) -> list[Route]:
+    """What platforms and other programs post to us."""
+    found: list[Route] = []
     telegram, slack = channels.get("telegram"), channels.get("slack")
     if telegram is not None and (path := getattr(telegram, "webhook_path", None)):
         found.append(telegram_route(path, telegram.handle_webhook))  # type: ignore[attr-defined]
     if slack is not None:
         found.append(slack_route(slack.handle_events))  # type: ignore[attr-defined]
+    if core.routines is not None and settings.web.webhook_secret is not None:
+        found.append(webhook_route(core.store, core.clock, core.routines.engine, settings.web.webhook_secret))
     return found
 
 

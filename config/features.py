@@ -8,16 +8,7 @@ from config.settings import Settings
 
 NOT_BUILT_YET: Final = frozenset(
     {
-        "AGENT_MAX_PARALLEL_JOBS",
         "DATABASE_URL",
-        "ROUTINES_CRON_INTERVAL",
-        "ROUTINES_DEFAULT_COOLDOWN",
-        "ROUTINES_ENABLED",
-        "ROUTINES_LIGHTWEIGHT_MAX_ITERATIONS",
-        "ROUTINES_LIGHTWEIGHT_TOOLS",
-        "ROUTINES_MAX_CONCURRENT",
-        "ROUTINES_MAX_TOKENS",
-        "WEBHOOK_SECRET",
     }
 )
 

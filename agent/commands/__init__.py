@@ -6,9 +6,11 @@ from agent.commands.base import Command
 from agent.commands.conversation import CONVERSATION_COMMANDS
 from agent.commands.feedback import FEEDBACK_COMMANDS
 from agent.commands.heartbeat import HEARTBEAT
-from agent.commands.info import INFO_COMMANDS, help_command, not_built_yet
+from agent.commands.info import INFO_COMMANDS, help_command
+from agent.commands.jobs import JOB_COMMANDS
 from agent.commands.model import MODEL_COMMANDS
 from agent.commands.record import RECORD_COMMANDS
+from agent.commands.routines import ROUTINES
 from agent.commands.skills import SKILLS
 from agent.commands.tools import TOOLS
 
@@ -21,13 +23,8 @@ _LISTED: tuple[Command, ...] = (
     TOOLS,
     SKILLS,
     HEARTBEAT,
-    *not_built_yet(
-        {
-            "job": "start a background job",
-            "jobs": "list background jobs",
-            "cancel": "cancel a background job",
-        }
-    ),
+    ROUTINES,
+    *JOB_COMMANDS,
 )
 
 COMMANDS: tuple[Command, ...] = (help_command(_LISTED), *_LISTED)

@@ -11,9 +11,11 @@ from zoneinfo import ZoneInfo
 
 from agent.conversation.memories import ThreadMemories
 from agent.conversation.room import RoomKeeper
+from agent.jobs.scheduler import JobScheduler
 from agent.llm.base import LLMProvider
 from agent.loop import cost_guard
 from agent.model.session import Thread
+from agent.routines.desk import RoutineDesk
 from agent.safety.layer import SafetyLayer
 from agent.skills.shelf import SkillShelf
 from agent.store.base import Store
@@ -65,7 +67,9 @@ class Services:
     workspace: Workspace
     skills: SkillShelf
     restart: Callable[[timedelta], None] | None
+    jobs: JobScheduler
     zone: ZoneInfo
+    routines: RoutineDesk | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
-from functools import partial
 
 from agent.commands.base import CacheImpact, Command, CommandContext, CommandReply
+from agent.commands.jobs import count, help_stuck, show
 from agent.conversation import replies
 from agent.store import approvals, conversations, facts, inbox
 from agent.store.base import Transaction
@@ -20,7 +20,7 @@ def help_command(commands: Sequence[Command]) -> Command:
 
     async def run(context: CommandContext, args: tuple[str, ...]) -> CommandReply:
         if args:
-            return CommandReply(replies.NOT_BUILT.format(command="help ID"))
+            return await help_stuck(context, " ".join(args))
         lines = ["**Commands**", ""]
         for command in sorted((*commands, entry), key=lambda each: each.name):
             if command.operator_only and not context.is_operator:
@@ -30,20 +30,10 @@ def help_command(commands: Sequence[Command]) -> Command:
             lines.append(f"- `{words}`: {command.help}{also}")
         return CommandReply("\n".join(lines))
 
-    entry = Command("help", "what can be typed here", CacheImpact.NONE, run, aliases=("?",))
-    return entry
-
-
-def not_built_yet(purposes: Mapping[str, str]) -> tuple[Command, ...]:
-    """Commands that the grammar knows and that say for now that they are to come."""
-
-    async def run(name: str, context: CommandContext, args: tuple[str, ...]) -> CommandReply:
-        return CommandReply(replies.NOT_BUILT.format(command=name))
-
-    return tuple(
-        Command(name, f"{purpose} (not available yet)", CacheImpact.NONE, partial(run, name))
-        for name, purpose in purposes.items()
+    entry = Command(
+        "help", "what can be typed here; with an ID: let a stuck job go on", CacheImpact.NONE, run, ("?",), "[ID]"
     )
+    return entry
 
 
 async def _version(context: CommandContext, args: tuple[str, ...]) -> CommandReply:
@@ -60,7 +50,7 @@ async def _debug(context: CommandContext, args: tuple[str, ...]) -> CommandReply
 
 async def _status(context: CommandContext, args: tuple[str, ...]) -> CommandReply:
     if args:
-        return CommandReply(replies.NOT_BUILT.format(command="status ID"))
+        return await show(context, " ".join(args))
     services, thread = context.services, context.thread
 
     def look(tx: Transaction) -> tuple[str | None, int, str | None]:
@@ -83,7 +73,7 @@ async def _status(context: CommandContext, args: tuple[str, ...]) -> CommandRepl
         lines.append(f"- staged for new conversations: model {staged}")
     if waiting:
         lines.append(f"- {waiting} message{'s' if waiting > 1 else ''} waiting")
-    lines.append("- jobs: 0 in progress")
+    lines.append(f"- {await count(context)}")
     if context.is_operator and not context.message.metadata.chat_type.is_shared:
         spending = await services.spending.spending()
         lines.append(
@@ -114,7 +104,7 @@ INFO_COMMANDS = (
     Command("version", "name and version", CacheImpact.NONE, _version),
     Command("ping", "is it there?", CacheImpact.NONE, _ping),
     Command("debug", "where details are shown", CacheImpact.NONE, _debug),
-    Command("status", "how things stand", CacheImpact.NONE, _status, aliases=("progress",)),
+    Command("status", "how things stand, or one job", CacheImpact.NONE, _status, ("progress",), "[ID]"),
     Command("quit", "stop the bot", CacheImpact.NONE, _quit, aliases=("exit", "shutdown"), operator_only=True),
     Command("restart", "stop the bot and start it again", CacheImpact.NONE, _restart, operator_only=True),
 )

@@ -15,7 +15,7 @@ from pydantic import SecretStr
 from agent.clock import Clock
 from agent.conversation import replies
 from agent.conversation.job_questions import Several, answered_by_word
-from agent.conversation.ports import CredentialStored, Deliveries, Skills, TurnSignals
+from agent.conversation.ports import CredentialStored, Deliveries, MessageTriggers, Skills, TurnSignals
 from agent.conversation.session_manager import SessionManager
 from agent.conversation.settle import question_message
 from agent.credentials import wording
@@ -90,6 +90,7 @@ class Intake:
         commands: frozenset[str],
         busy_mode: BusyMode,
         skills: Skills,
+        triggers: MessageTriggers | None = None,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -103,6 +104,7 @@ class Intake:
         self._commands = commands
         self._default_busy_mode = busy_mode
         self._skills = skills
+        self._triggers = triggers
 
     async def accept(self, message: IncomingMessage) -> Accepted:
         """Take a message. It is durable when this returns; the platform may then be told that we have it."""
@@ -204,7 +206,7 @@ class Intake:
             case UserInput(content=content) if not content.lstrip().startswith("/") or (
                 arrival.names_skill or (is_operator and parse_once(content)) or parse_plan(content)
             ):
-                return self._queue(tx, arrival, thread)
+                return self._take_words(tx, arrival, thread)
             case _:
                 return self._enqueue(tx, arrival, thread, Lane.CONTROL)
 
@@ -270,6 +272,15 @@ class Intake:
         self._say(tx, arrival, text, ReplyKind.ERROR)
 
     # -- ordinary messages and commands -----------------------------------------------------------------------------
+    def _take_words(self, tx: Transaction, arrival: _Arrival, thread: Thread) -> Accepted:
+        """What a person wrote: a turn of the thread, unless one of their routines listens for it."""
+        message = arrival.message
+        is_plain = not message.text.lstrip().startswith("/")
+        if is_plain and self._triggers is not None and self._triggers.take(tx, thread.user, message, arrival.now):
+            inbox.note(tx, message.delivery_key, arrival.now)
+            return Accepted(thread.id)
+        return self._queue(tx, arrival, thread)
+
     def _queue(self, tx: Transaction, arrival: _Arrival, thread: Thread) -> Accepted:
         if thread.state is ThreadState.AWAITING_APPROVAL and (pending := approvals.open_of(tx, thread.id)):
             again = question_message(pending, uuid4(), arrival.message.replies_go_to)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Protocol
 
 from agent.conversation.prompt import ActiveSkill
 from agent.hooks.base import InboundEvent, OutboundEvent, Passed, ResponseEvent, Stopped
 from agent.llm.messages import ChatMessage
 from agent.model.ids import ThreadId, UserId
+from agent.store.base import Transaction
 from agent.store.inbox import Lane
 from agent.store.outbox import Parcel
 from channels.message import Address, EarlierMessage, IncomingMessage
@@ -98,6 +100,14 @@ class Surroundings(Protocol):
 
     async def earlier(self, message: IncomingMessage, limit: int) -> tuple[EarlierMessage, ...]:
         """Other people's words, oldest first; empty where there is no thread or no way to read it. Does not raise."""
+        ...
+
+
+class MessageTriggers(Protocol):
+    """What listens for a person's words and acts in the place of an answer."""
+
+    def take(self, tx: Transaction, user: UserId, message: IncomingMessage, now: datetime) -> bool:
+        """Whether something of this person's takes these words over; what it does is then as durable as `tx`."""
         ...
 
 

@@ -48,7 +48,6 @@ BUSY = "A turn is running or waiting for an answer here. Stop it first with /sto
 SWITCHED = "Switched to conversation {thread} ({title})."
 NO_SUCH_THREAD = "Error: thread not found. /resume lists your conversations."
 NEW_THREAD = "A new conversation begins here. The earlier one is kept (id {thread})."
-NOT_BUILT = "/{command} is not available yet."
 SEVERAL_JOBS_ASK = "More than one of your jobs waits for an answer here: please tap the buttons below its question."
 QUIT_REFUSED = "Only the operator may stop the bot. /stop ends what runs in this conversation."
 QUITTING = "Shutting down."

@@ -185,7 +185,7 @@ class ThreadOps:
     async def _files(self, envelope: Envelope, zone: ZoneInfo) -> Sequence[Sequence[ReadFile]]:
         sees = sees_pictures(self._llm.name, envelope.model or self._llm.model)
         day = envelope.turn.started_at.astimezone(zone).date()
-        return await self._attachments.read(envelope.messages, Desk(envelope.scope, day, sees))
+        return await self._attachments.read(envelope.messages, Desk(envelope.scope, day, sees, str(envelope.turn.id)))
 
     async def _prefix(self, envelope: Envelope, memory: ThreadMemory) -> str:
         """The thread's prefix as it was first rendered; anew only when a person edited a file it shows."""

@@ -99,7 +99,7 @@ def _compiled(expression: str) -> _Compiled:
     options.max_mem = _MOST_COMPILED_BYTES
     try:
         compiled = re2.compile(expression, options)
-    except re2.error as error:
+    except (re2.error, UnicodeEncodeError) as error:
         said = error.args[0] if error.args else b""
         reason = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
         raise BadPattern(f"the expression {expression[:80]!r} cannot be used: {reason}") from None

@@ -1,4 +1,4 @@
-"""Whether the model says that its job is done. Pure; phrases are those of the behaviour we implement (IronClaw's worker)."""
+"""Whether the model says that its job is done. Pure; the phrases are those of IronClaw's worker."""
 
 from __future__ import annotations
 

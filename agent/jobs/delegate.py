@@ -1,4 +1,4 @@
-"""One run of a job, as the loop drives it: what a chat's turn does, with an end, limits and signs of life of its own."""
+"""One run of a job, as the loop drives it: a chat's turn with an end, limits and signs of life of its own."""
 
 from __future__ import annotations
 

@@ -4,23 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 from agent.llm.messages import AssistantTurn, ChatMessage, ToolResult, UserText
-from agent.model.job import Job
+from agent.model.job import Job, JobEvent
 from agent.store import conversations, turns
 from agent.store.base import Transaction
 
 LONGEST = 500
 """Characters of a call or a result that an event shows."""
-
-
-@dataclass(frozen=True, slots=True)
-class JobEvent:
-    """One thing that happened. `kind` is status, message, tool_use, tool_result or result."""
-
-    kind: str
-    text: str
 
 
 def events_of(tx: Transaction, job: Job, limit: int) -> tuple[JobEvent, ...]:

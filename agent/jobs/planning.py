@@ -1,4 +1,4 @@
-"""The plan that a job may begin with: asked for as JSON, kept in the conversation, and carried out call by call. Pure."""
+"""The plan that a job may begin with: asked for as JSON, kept in its conversation, carried out call by call. Pure."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ CHECK = (
     "else go on with it."
 )
 _ASK = """Plan this job. Reply with one JSON object and nothing else:
-{{"goal": "...", "actions": [{{"tool_name": "...", "parameters": {{}}, "reasoning": "...", "expected_outcome": "..."}}], \
-"confidence": 0.0}}
+{{"goal": "...", "actions": [{{"tool_name": "...", "parameters": {{}}, "reasoning": "...", "expected_outcome": \
+"..."}}], "confidence": 0.0}}
 Use these tools only, at most {most} actions; if nothing can be planned ahead, or no tool is needed, give no actions.
 
 {tools}"""

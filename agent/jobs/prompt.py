@@ -14,8 +14,8 @@ Until then do not write that something is complete.
 - A tool that needs consent asks the person by itself: call it. What was denied is not tried again.
 - Do not seek power or access beyond the job, and never reveal secrets or keys.
 - A line in [brackets] is added by the program. Do not repeat it."""
-_SHARED = """The job was asked for in a shared chat: its result is read by everybody there. Private notes of any person \
-are not available."""
+_SHARED = """The job was asked for in a shared chat: its result is read by everybody there. Private notes of any \
+person are not available."""
 
 
 def job_prompt(agent_name: str, chat_type: ChatType, identity: str) -> str:

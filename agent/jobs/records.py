@@ -5,7 +5,7 @@ decide.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -32,9 +32,7 @@ from channels.message import (
 )
 
 LONGEST_TITLE = 100
-GO_ON = (
-    "[system note] This job came to a halt and is started again. Go on where it stopped; do not repeat what is done."
-)
+GO_ON = "[system note] This job came to a halt and is started again. Go on where it stopped; repeat nothing."
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +40,7 @@ class JobRules:
     """What the operator chose for jobs. `threshold`: how long one may show no sign of life."""
 
     max_parallel: int
-    default_limits: JobLimits = JobLimits()
+    default_limits: JobLimits = field(default_factory=JobLimits)
     timeout: timedelta = timedelta(seconds=3600)
     threshold: timedelta = timedelta(seconds=300)
     max_attempts: int = 3

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from datetime import datetime
 from functools import partial
 
@@ -17,10 +16,10 @@ from agent.errors import InvalidTransition
 from agent.hooks.base import InboundEvent, Stopped
 from agent.jobs import wording
 from agent.jobs.errors import JobRefused
-from agent.jobs.events import JobEvent, events_of
+from agent.jobs.events import events_of
 from agent.jobs.records import JobRecords
-from agent.model.ids import JobId, UserId
-from agent.model.job import Job, JobRefusal, JobRequest, JobState
+from agent.model.ids import JobId
+from agent.model.job import Job, JobEvent, JobListing, JobRefusal, JobRequest, JobState, JobViewer
 from agent.store import jobs
 from agent.store.base import Store, Transaction
 
@@ -37,14 +36,6 @@ FILTERS: dict[str, tuple[JobState, ...]] = {
     **{state.value: (state,) for state in JobState if state not in (JobState.SUBMITTED, JobState.ACCEPTED)},
 }
 """What a list can be narrowed to, by its word."""
-
-
-@dataclass(frozen=True, slots=True)
-class Listing:
-    """The newest jobs that were asked for, and how many there are."""
-
-    jobs: tuple[Job, ...]
-    total: int
 
 
 class JobScheduler:
@@ -88,7 +79,7 @@ class JobScheduler:
                 raise JobRefused(text)
 
     def _take(self, request: JobRequest, tx: Transaction) -> Job | JobRefusal:
-        waiting = jobs.counts(tx, request.user).get(JobState.PENDING, 0)
+        waiting = jobs.counts(tx, JobViewer(request.user)).get(JobState.PENDING, 0)
         if waiting >= MOST_WAITING and (request.id is None or jobs.get(tx, request.id) is None):
             return JobRefusal(wording.TOO_MANY.format(count=waiting))
         return self._records.take(tx, request, self._clock.now())
@@ -99,53 +90,50 @@ class JobScheduler:
         return await self._store.read(lambda tx: jobs.get(tx, job))
 
     def on_change(self, listener: Callable[[Job], None]) -> None:
-        """Let `listener` be told of each job that has changed its state, after the commit. It must not raise or block."""
+        """Let `listener` be told of each job that changed its state, after the commit. It must not raise or block."""
         self._records.listen(listener)
 
-    async def find(self, user: UserId | None, reference: str) -> Job | JobRefusal:
-        """A person's job by its id or at least four of its first digits. `user` None: anybody's."""
-        return await self._store.read(partial(find, user, reference))
+    async def find(self, viewer: JobViewer, reference: str) -> Job | JobRefusal:
+        """A job that somebody sees by its id or at least four of its first digits."""
+        return await self._store.read(partial(find, viewer, reference))
 
-    async def list(self, user: UserId | None, states: Sequence[JobState] = ()) -> Listing:
-        """A person's newest jobs."""
+    async def list(self, viewer: JobViewer, narrowed_to: str) -> JobListing | JobRefusal:
+        """The newest jobs that somebody sees, narrowed by a word of `FILTERS`."""
+        states = FILTERS.get(narrowed_to.strip().lower().replace(" ", "_").replace("-", "_"))
+        if states is None:
+            return JobRefusal(wording.BAD_FILTER.format(filters=", ".join(FILTERS)))
+        return await self._store.read(lambda tx: jobs.listing(tx, viewer, states, LISTED))
 
-        def look(tx: Transaction) -> Listing:
-            by_state = jobs.counts(tx, user)
-            total = sum(count for state, count in by_state.items() if not states or state in states)
-            return Listing(tuple(jobs.listing(tx, user, states, LISTED)), total)
-
-        return await self._store.read(look)
-
-    async def count(self, user: UserId | None) -> dict[JobState, int]:
-        """How many jobs a person has in each state."""
-        return await self._store.read(lambda tx: jobs.counts(tx, user))
+    async def count(self, viewer: JobViewer) -> dict[JobState, int]:
+        """How many jobs that somebody sees are in each state."""
+        return await self._store.read(lambda tx: jobs.counts(tx, viewer))
 
     async def events(self, job: Job, limit: int) -> tuple[JobEvent, ...]:
         """What a job has done, oldest first, at most the last `limit`."""
         return await self._store.read(lambda tx: events_of(tx, job, limit))
 
     # -- acting ----------------------------------------------------------------------------------------------------
-    async def cancel(self, user: UserId | None, reference: str) -> Job | JobRefusal:
+    async def cancel(self, viewer: JobViewer, reference: str) -> Job | JobRefusal:
         """End a job: what runs of it is cut off, what it has done stays done."""
-        return await self._act(user, reference, self._cancel)
+        return await self._act(viewer, reference, self._cancel)
 
     def _cancel(self, tx: Transaction, job: Job, now: datetime) -> Job | JobRefusal:
         if job.state.is_over:
             return JobRefusal(wording.IS_OVER.format(id=job.short_id, state=wording.words(job.state)))
         return self._records.cancel(tx, job, "cancelled by its person", now)
 
-    async def send(self, user: UserId, reference: str, text: str, key: str) -> Job | JobRefusal:
+    async def send(self, viewer: JobViewer, reference: str, text: str, key: str) -> Job | JobRefusal:
         """Tell a job something. `key` makes the same words harmless when they are sent twice."""
         if not text.strip():
             return JobRefusal(wording.NOTHING_TO_TELL)
-        job = await self.find(user, reference)
+        job = await self.find(viewer, reference)
         if isinstance(job, JobRefusal):
             return job
         channel = job.origin.address.channel if job.origin else ""
-        passed = await self._hooks.inbound(InboundEvent(user, channel, text, str(job.thread)))
+        passed = await self._hooks.inbound(InboundEvent(job.user, channel, text, str(job.thread)))
         if isinstance(passed, Stopped):
             return JobRefusal(f"The message was refused by a hook: {passed.reason}")
-        return await self._act(user, str(job.id), partial(self._tell, passed.content, key))
+        return await self._act(viewer, str(job.id), partial(self._tell, passed.content, key))
 
     def _tell(self, text: str, key: str, tx: Transaction, job: Job, now: datetime) -> Job | JobRefusal:
         if job.state.is_over:
@@ -153,9 +141,9 @@ class JobScheduler:
         self._records.tell(tx, job, text, key, now)
         return job
 
-    async def help(self, user: UserId, reference: str) -> Job | JobRefusal:
+    async def help(self, viewer: JobViewer, reference: str) -> Job | JobRefusal:
         """Let a stuck job go on at once: recovery and a new run are one change."""
-        return await self._act(user, reference, self._help)
+        return await self._act(viewer, reference, self._help)
 
     def _help(self, tx: Transaction, job: Job, now: datetime) -> Job | JobRefusal:
         if job.state is not JobState.STUCK:
@@ -164,20 +152,20 @@ class JobScheduler:
 
     async def _act(
         self,
-        user: UserId | None,
+        viewer: JobViewer,
         reference: str,
         act: Callable[[Transaction, Job, datetime], Job | JobRefusal],
     ) -> Job | JobRefusal:
         now = self._clock.now()
 
         def work(tx: Transaction) -> Job | JobRefusal:
-            job = find(user, reference, tx)
+            job = find(viewer, reference, tx)
             return job if isinstance(job, JobRefusal) else act(tx, job, now)
 
         try:
             return await self._store.write(work)
         except InvalidTransition:
-            job = await self.find(user, reference)
+            job = await self.find(viewer, reference)
             state = wording.words(job.state) if isinstance(job, Job) else "gone"
             return JobRefusal(wording.IS_OVER.format(id=reference[:40], state=state))
 
@@ -193,13 +181,13 @@ def fault_of(request: JobRequest) -> str | None:
     return None
 
 
-def find(user: UserId | None, reference: str, tx: Transaction) -> Job | JobRefusal:
-    """A job of a person by its id or the first digits of it."""
+def find(viewer: JobViewer, reference: str, tx: Transaction) -> Job | JobRefusal:
+    """A job that somebody sees, by its id or the first digits of it."""
     shown = " ".join(reference.split())[:40]
     digits = reference.strip().lower().replace("-", "")
     if not _DIGITS.fullmatch(digits):
         return JobRefusal(wording.NO_ID.format(reference=f"“{shown}”"))
-    match jobs.named(tx, user, digits):
+    match jobs.named(tx, viewer, digits):
         case []:
             return JobRefusal(wording.NOT_FOUND.format(reference=f"“{shown}”"))
         case [job]:

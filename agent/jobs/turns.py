@@ -105,7 +105,7 @@ class JobTurns:
         """Serve a turn of a job, from its start or from where an earlier run left it."""
         job = await self._store.read(lambda tx: jobs.of_thread(tx, envelope.thread.id))
         if job is None or job.state is not JobState.IN_PROGRESS or envelope.turn.stop_requested:
-            return settle.stopped(envelope, await self.context_so_far(envelope), dropped=0)
+            return settle.stopped(envelope, self.context_so_far(envelope), dropped=0)
         if not envelope.journal.messages:
             admitted = await hooked.let_in(self._hooks, envelope)
             if isinstance(admitted, str):
@@ -120,7 +120,7 @@ class JobTurns:
         settlement = settle.settle(envelope, finish, self._clock.now(), self._settings.approval_timeout)
         return await hooked.let_out(self._hooks, envelope, settlement)
 
-    async def context_so_far(self, envelope: Envelope) -> ReasoningContext:
+    def context_so_far(self, envelope: Envelope) -> ReasoningContext:
         """What a turn that was cut off has done, by its journal."""
         return ReasoningContext("", (), (), envelope.journal.messages or (self._wish(envelope),))
 
@@ -176,8 +176,14 @@ class JobTurns:
         self, envelope: Envelope, job: Job, context: ReasoningContext, journal: Journal
     ) -> ReasoningContext:
         """The context with a plan, if the model makes one. Without one the job simply begins."""
-        if not context.tools:
-            return context
+        plan = await self._plan(envelope, job, context) if context.tools else None
+        log.info("job_planned", actions=len(plan.actions) if plan else 0)
+        if plan is not None:
+            context = context.with_messages(planning.plan_note(plan))
+        await journal.record(context.added)  # a run that comes after this one does not plan again
+        return context
+
+    async def _plan(self, envelope: Envelope, job: Job, context: ReasoningContext) -> planning.Plan | None:
         request = replace(
             planning.plan_request(context.system, context.added, context.tools),
             model=envelope.model,
@@ -190,19 +196,13 @@ class JobTurns:
             raise
         except LLMError as error:
             log.warning("job_not_planned", error=type(error).__name__)
-            return context
-        plan = planning.parse_plan(self._safety.hide_secrets(completion.text))
-        log.info("job_planned", actions=len(plan.actions) if plan else 0)
-        if plan is None:
-            return context
-        context = context.with_messages(planning.plan_note(plan))
-        await journal.record(context.added)
-        return context
+            return None
+        return planning.parse_plan(self._safety.hide_secrets(completion.text))
 
     async def _without_model(self, envelope: Envelope, error: LLMError, vitals: StoreVitals) -> Settlement:
         """The model gave no answer: a fault that may pass leaves the job stuck, to be tried again; others fail it."""
         log.warning("model_failed", error=type(error).__name__, detail=error.detail)
-        context = await self.context_so_far(await vitals.renewed(envelope))
+        context = self.context_so_far(await vitals.renewed(envelope))
         match error:
             case BudgetExceeded(text=text):
                 is_private = envelope.is_operator and not envelope.chat_type.is_shared

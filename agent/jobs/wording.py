@@ -12,7 +12,7 @@ NO_TITLE = "A job needs a title: say in words what is to be done."
 NO_DESCRIPTION = "A job needs a description of what is to be done."
 TOO_LONG = "The description of the job is too long ({count} characters, at most {most})."
 TOO_MANY = "{count} of your jobs are waiting already. Let some of them end, or cancel some, and ask again."
-NOT_FOUND = "No job of yours has the id {reference}. `/jobs` lists them."
+NOT_FOUND = "Job not found: none of yours has the id {reference}. `/jobs` lists them."
 NO_ID = "{reference} is no job id. Type at least four of its first digits; `/jobs` lists your jobs."
 AMBIGUOUS = "More than one of your jobs has an id that begins with {reference}. Type more of its digits."
 IS_OVER = "Job {id} is {state} already; nothing was changed."
@@ -22,7 +22,7 @@ RECOVERED = "Job {id} (**{title}**) goes on, attempt {attempt}."
 TOLD = "Job {id} is told of it."
 NOTHING_TO_TELL = "There is nothing to tell the job."
 NO_JOBS = "There are no jobs. `/job WHAT IS TO BE DONE` starts one."
-NO_SUCH_JOBS = "You have no jobs that are {filter}."
+NONE_OF_THEM = "There are no jobs like that. `/jobs` lists all of them."
 BAD_FILTER = "Choose one of {filters}."
 
 OUT_OF_TIME = "its time was over"
@@ -30,7 +30,14 @@ HANGS = "it gave no sign of life"
 MODEL_AWAY = "the language model did not answer"
 OUT_OF_STEPS = "It used up its {count} steps (maximum iterations) without coming to an end. What it did is kept."
 OUT_OF_TOKENS = "It used up its budget of {limit} tokens ({used} used). What it did is kept."
+TOO_LONG_FOR_MODEL = "It became longer than the model can take. What it did is kept. Ask for a smaller part."
+MODEL_REFUSES = "The language model did not accept a request of it. What it did is kept. Ask for it in another way."
 NO_WORDS = "The language model gave no answer for it. What it did is kept."
+TOOL_SWITCHED_OFF = (
+    "The tool {tool} broke {count} times in a row, so I took it away until the next start. Its server or plug-in may "
+    "need a look; `/tools` lists what is left."
+)
+
 _BAR = 10
 
 

@@ -34,11 +34,11 @@ class Route(Enum):
 
 
 def route_of(request: CompletionRequest) -> Route:
-    """Where a request goes. Work with tools, and a request for a certain model, are the primary's."""
+    """Where a request goes. Work with tools or pictures, and a request for a certain model, are the primary's."""
     last = request.messages[-1] if request.messages else None
     # A turn that has used tools may end with a note of ours behind their results.
     uses_tools = bool(request.tools) or any(isinstance(message, ToolResult) for message in request.messages[-2:])
-    if request.model is not None or uses_tools or not isinstance(last, UserText):
+    if request.model is not None or uses_tools or request.pictures or not isinstance(last, UserText):
         return Route.PRIMARY
     # A hint on a line of its own looks like a line of ours: it is read before those are left out.
     match hinted_tier(last.text) or tier_of(spoken(last.text)):

@@ -70,7 +70,7 @@ _EXCLUDED = re.compile(
     re.IGNORECASE,
 )
 _INTENT = re.compile(
-    r"\b(?:let me|i'll|i will|i'm going to)\b[^.!?\n]*?\b"
+    r"\b(?:let me|i'll|i will|i'm going to)\b[^.!?\n]{0,120}?\b"
     r"(?:search|look up|check|fetch|find|read the|write the|create|run the|execute|query|retrieve"
     r"|add (?:it|the|this|that)|update the|delete|remove the|look into)\b",
     re.IGNORECASE,

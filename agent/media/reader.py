@@ -10,14 +10,17 @@ from pathlib import Path
 
 import structlog
 
+from agent.clock import Clock
+from agent.llm.errors import LLMError
 from agent.llm.messages import ImageRef
+from agent.llm.speech import Recording
 from agent.media import shelf
 from agent.media.block import MOST_CHARACTERS, ReadFile
 from agent.media.documents import DocumentText, NoText, document_kind, document_text
 from agent.media.errors import NoRoom, NotKept
 from agent.media.names import looks_like_credentials, safe_name
 from agent.media.pictures import MOST_BYTES, picture_in, refusal
-from agent.media.ports import Fetcher, Unfetched
+from agent.media.ports import Fetcher, Listener, Unfetched
 from agent.media.shelf import Kept
 from agent.media.text import PlainText, decode_text
 from agent.safety.layer import BLOCKED_OUTPUT, SafetyLayer
@@ -33,6 +36,8 @@ MOST_BYTES_TOGETHER = 50_000_000
 TIME_TO_FETCH = timedelta(seconds=30)
 TIME_TO_READ = timedelta(seconds=60)
 """How long all files of a turn may take to arrive, and then each to be read, the wait for its turn included."""
+_PAUSES = tuple(timedelta(seconds=seconds) for seconds in (1, 2, 4, 8))
+"""Waits before a platform that was away is asked again: after a start it may not be connected yet."""
 _READ_AT_ONCE = 2
 _ASSUMED_BYTES = 5_000_000  # of a file whose size the platform does not tell
 _MARGIN = 4_096  # text beyond what is shown that is screened with it: no half of a secret stays at the cut
@@ -55,17 +60,20 @@ _NOT_KEPT = "not kept: it could not be saved."
 _SECRET = "Its text is withheld: it holds what looks like a secret key or token."
 _SEEN = "You are shown this picture below. Look at it yourself; do not call image_analyze for it."
 _UNSEEN = "You are not shown this picture{why}. image_analyze (tool_search finds it) answers questions about it."
-_NO_TRANSCRIPT = "It was kept; there is no transcript of recordings, so its words are not known to you."
+_NO_TRANSCRIPT = "There is no transcript of this recording, so its words are not known to you. Ask for them in writing."
+_TRANSCRIPT = "A transcript of the recording, made by a program:"
+_SILENT = "Nothing is said in this recording."
 _KEPT = "It was kept; its content is no text that can be shown here."
 
 
 @dataclass(frozen=True, slots=True)
 class Desk:
-    """For whom files are read, and when: their folder, and the day under which they are kept."""
+    """For whom files are read: their folder, the day under which they are kept, and the turn that pays."""
 
     scope: Scope
     day: date
     model_sees: bool
+    account: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +87,12 @@ class _Fetched:
 class AttachmentReader:
     """Reads the files of a turn. Nothing that is wrong with one fails the turn: the model is told instead."""
 
-    def __init__(self, fetcher: Fetcher, root: Path, safety: SafetyLayer) -> None:
+    def __init__(self, fetcher: Fetcher, root: Path, safety: SafetyLayer, listener: Listener, clock: Clock) -> None:
         self._fetcher = fetcher
         self._root = root
         self._safety = safety
+        self._listener = listener
+        self._clock = clock
         self._reading = asyncio.Semaphore(_READ_AT_ONCE)
 
     async def read(self, messages: Sequence[IncomingMessage], desk: Desk) -> tuple[tuple[ReadFile, ...], ...]:
@@ -124,6 +134,11 @@ class AttachmentReader:
         try:
             async with asyncio.timeout_at(deadline):
                 got = await self._fetcher.fetch(channel, item, limit)
+                for pause in _PAUSES:
+                    if got is not Unfetched.AWAY:
+                        break
+                    await self._clock.sleep(pause)
+                    got = await self._fetcher.fetch(channel, item, limit)
         except TimeoutError:
             return ReadFile(item, _AWAY)
         match got:
@@ -165,10 +180,11 @@ class AttachmentReader:
                 return replace(file, note=_UNSEEN.format(why=f": {why}" if why and desk.model_sees else ""))
             image = ImageRef(kept.digest, picture.media_type, kept.path, kept.place, len(data))
             return replace(file, note=_SEEN, image=image)
-        if file.attachment.kind is AttachmentKind.AUDIO:
-            return replace(file, note=_NO_TRANSCRIPT)
-        text = await self._text(data, file.attachment.mime_type)
+        is_recording = file.attachment.kind is AttachmentKind.AUDIO
+        text = await (self._words if is_recording else self._text)(file.attachment, data, desk)
         match text:
+            case None if is_recording:
+                return replace(file, note=_NO_TRANSCRIPT)
             case NoText():
                 return replace(file, note=f"{text[0].upper()}{text[1:]}.")
             case None:
@@ -176,10 +192,21 @@ class AttachmentReader:
             case PlainText() | DocumentText():
                 return await asyncio.to_thread(self._screened, file, data, text, desk)
 
-    async def _text(self, data: bytes, mime_type: str) -> PlainText | DocumentText | NoText | None:
+    async def _words(self, item: Attachment, data: bytes, desk: Desk) -> PlainText | None:
+        """What is said in a recording; None where nobody can tell."""
+        if not self._listener.takes(item.mime_type):
+            return None
+        try:
+            async with asyncio.timeout(TIME_TO_READ.total_seconds()):
+                return PlainText(await self._listener.transcribe(Recording(item.mime_type, data), desk.account))
+        except (LLMError, TimeoutError) as error:
+            log.warning("recording_not_transcribed", error=type(error).__name__)
+            return None
+
+    async def _text(self, item: Attachment, data: bytes, desk: Desk) -> PlainText | DocumentText | NoText | None:
         kind = await asyncio.to_thread(document_kind, data)
         if kind is None:
-            return await asyncio.to_thread(decode_text, data, mime_type)
+            return await asyncio.to_thread(decode_text, data, item.mime_type)
         try:
             async with asyncio.timeout(TIME_TO_READ.total_seconds()), self._reading:
                 return await document_text(kind, data)
@@ -192,13 +219,14 @@ class AttachmentReader:
     def _screened(self, file: ReadFile, data: bytes, text: PlainText | DocumentText, desk: Desk) -> ReadFile:
         head = text.text[: MOST_CHARACTERS + _MARGIN]
         if not head.strip():
-            return replace(file, note="It is empty.")
+            return replace(file, note="It is empty." if file.attachment.kind is not AttachmentKind.AUDIO else _SILENT)
         clean = self._safety.clean_output("attachment", head)
         if clean == BLOCKED_OUTPUT:
             return replace(file, note=_SECRET)
         is_whole = text.is_whole and len(text.text) <= MOST_CHARACTERS
         more_at = "" if is_whole else self._whole_text(file, data, text, desk)
-        return replace(file, text=clean[:MOST_CHARACTERS], is_whole=is_whole, more_at=more_at)
+        note = _TRANSCRIPT if file.attachment.kind is AttachmentKind.AUDIO else ""
+        return replace(file, note=note, text=clean[:MOST_CHARACTERS], is_whole=is_whole, more_at=more_at)
 
     def _whole_text(self, file: ReadFile, data: bytes, text: PlainText | DocumentText, desk: Desk) -> str:
         """Where the whole text can be read on: the file itself, or a copy of its text beside it."""

@@ -12,7 +12,6 @@ from agent.model.ids import JobId, ThreadId, UserId
 from agent.model.tool_call import JsonValue
 from channels.message import Address, ChatType
 
-
 JOB_PLACE = "job"
 """The channel in the key of a job's thread. No chat has it, so no message of a chat ever leads there."""
 
@@ -110,9 +109,45 @@ class JobRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class JobViewer:
+    """Who looks at jobs, and before whose eyes. `user` None: the operator of the machine, who sees everybody's.
+
+    `chat`: a shared chat, whose readers see only what was asked for there.
+    """
+
+    user: UserId | None
+    chat: Address | None = None
+
+    def sees(self, job: Job) -> bool:
+        """Whether the job exists for them."""
+        if self.user is not None and job.user != self.user:
+            return False
+        if self.chat is None:
+            return True
+        here = (self.chat.channel, self.chat.chat_id)
+        return job.origin is not None and (job.origin.address.channel, job.origin.address.chat_id) == here
+
+
+@dataclass(frozen=True, slots=True)
 class JobRefusal:
     """Why something about a job was not done, for whoever asked."""
 
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobListing:
+    """The newest jobs that were asked for, and how many there are."""
+
+    jobs: tuple[Job, ...]
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobEvent:
+    """One thing that happened in a job. `kind` is status, message, tool_use, tool_result or result."""
+
+    kind: str
     text: str
 
 

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from contextlib import suppress
 from ipaddress import IPv4Address, IPv6Address
 from urllib.parse import unquote
 
 from yarl import URL
 
+from agent.safety.views import INVISIBLE
+
 IPAddress = IPv4Address | IPv6Address
 
 LONGEST_URL = 2048
+_HIDDEN = re.compile(rf"[\r\n\t\\{INVISIBLE}]")
+_LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
+_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")  # a host that ends so is an IPv4 address: URL standard, "host parsing"
+_LONGEST_NAME = 253  # RFC 1035, 2.3.4, without the length octets
+_NOT_PUBLIC = "this machine and its network are not read."
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")  # RFC 6052: an IPv4 address in the last 32 bits
 _CREDENTIAL_KEYS = frozenset({
     "api_key", "apikey", "api-key", "key", "auth", "client_id", "app_key", "sig", "signature",
@@ -33,9 +39,11 @@ def check_url(text: str) -> URL:
     """
     if len(text) > LONGEST_URL:
         raise Unreachable(f"the address is longer than {LONGEST_URL} characters.")
+    if _HIDDEN.search(text):
+        raise Unreachable("the address holds characters that cannot be seen, or a backslash.")
     try:
         url = URL(text)
-        host, port = url.host, url.port
+        host, port = url.raw_host, url.port
     except ValueError:
         raise Unreachable("this is not an address of a page.") from None
     if url.scheme != "https":
@@ -44,13 +52,23 @@ def check_url(text: str) -> URL:
         raise Unreachable("the address names no host.")
     if url.user is not None or url.password is not None:
         raise Unreachable("a name or a password in an address is not sent.")
-    name = host.rstrip(".").lower()
-    if name == "localhost" or name.endswith(".localhost"):
-        raise Unreachable("this machine and its network are not read.")
-    with suppress(ValueError):
-        if not is_public(ipaddress.ip_address(name)):
-            raise Unreachable("this machine and its network are not read.")
+    _check_host(host.removesuffix(".").lower())
     return url.with_fragment(None)
+
+
+def _check_host(name: str) -> None:
+    """Refuse what names this machine, and what a resolver could read in another way than we do. Raises Unreachable."""
+    if name == "localhost" or name.endswith(".localhost"):
+        raise Unreachable(_NOT_PUBLIC)
+    try:
+        address = ipaddress.ip_address(name)
+    except ValueError:
+        labels = name.split(".")
+        if len(name) > _LONGEST_NAME or not all(map(_LABEL.fullmatch, labels)) or _NUMBER.fullmatch(labels[-1]):
+            raise Unreachable("this is not a host of the internet.") from None
+        return
+    if not is_public(address) or "%" in name:
+        raise Unreachable(_NOT_PUBLIC)
 
 
 def is_public(address: IPAddress) -> bool:

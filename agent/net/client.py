@@ -89,9 +89,7 @@ class WebClient:
         pinned = _Pinned(await self._judged(url))
         connector = aiohttp.TCPConnector(resolver=pinned, ssl=self._tls or True, force_close=True, use_dns_cache=False)
         async with (
-            aiohttp.ClientSession(
-                connector=connector, cookie_jar=aiohttp.DummyCookieJar(), headers=_OURS
-            ) as session,
+            aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar(), headers=_OURS) as session,
             session.request(
                 request.method, url, headers=request.headers, data=request.body, allow_redirects=False
             ) as response,
@@ -108,7 +106,7 @@ class WebClient:
             return Page(str(url), response.status, response.content_type, response.charset, body)
 
     async def _judged(self, url: URL) -> Sequence[IPAddress]:
-        host, port = url.host, url.port
+        host, port = url.raw_host, url.port
         assert host is not None  # `check_url` saw to it
         assert port is not None
         try:

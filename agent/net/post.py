@@ -58,7 +58,7 @@ class WebPoster:
             return response.status
 
     async def _judged(self, url: URL) -> Sequence[IPAddress]:
-        host, port = url.host, url.port
+        host, port = url.raw_host, url.port
         assert host is not None  # `check_url` saw to it
         assert port is not None
         try:

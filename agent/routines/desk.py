@@ -105,6 +105,7 @@ class RoutineDesk:
         """Keep a new routine; says when it runs first, and where its results go."""
         if self._is_secret(f"{arguments.name}\n{arguments.prompt}\n{arguments.description}"):
             raise RoutineRefused("The text holds what looks like a key, token or password: a routine must not.")
+        orders.check_bounds(arguments)
         now = self._clock.now()
         name = orders.read_name(arguments.name)
         trigger = orders.read_trigger(arguments, orders.Moment(now, context.zone))
@@ -341,11 +342,7 @@ def _confirmation(routine: Routine) -> str:
         parts.append(f"It runs next on {wording.moment(routine.due_at, plan.origin.zone)}.")
     else:
         parts.append(f"It runs on: {wording.when(plan.trigger)}.")
-    if (
-        isinstance(plan.trigger, Cron)
-        and (gap := _gap(plan.trigger, routine.due_at))
-        and gap < plan.guardrails.cooldown
-    ):
+    if _is_denser_than(plan.trigger, routine.due_at, plan.guardrails.cooldown):
         parts.append(_resting(plan.guardrails))
     if isinstance(plan.trigger, Webhook):
         parts.append("`optimclaw routine webhook` shows its address and secret in a shell.")
@@ -358,11 +355,12 @@ def _confirmation(routine: Routine) -> str:
     return " ".join(parts)
 
 
-def _gap(trigger: Cron, due: datetime | None) -> timedelta | None:
-    if due is None:
-        return None
+def _is_denser_than(trigger: Trigger, due: datetime | None, cooldown: timedelta) -> bool:
+    """Whether the cooldown leaves out the second time of a time table."""
+    if due is None or not isinstance(trigger, Cron):
+        return False
     following = cron.next_fire(trigger.expression, due, ZoneInfo(trigger.zone))
-    return None if following is None else following - due
+    return following is not None and following - due < cooldown
 
 
 def _resting(guardrails: Guardrails) -> str:

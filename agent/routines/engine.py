@@ -22,7 +22,7 @@ from agent.model.ids import JobId
 from agent.model.job import Job, JobLimits, JobOrigin, JobRequest, JobState
 from agent.model.routine import MOST_FAILURES, Ending, FullJob, Lightweight, Routine, Run, RunStatus
 from agent.routines import runs
-from agent.routines.firing import Fired, Rules, fire_due
+from agent.routines.firing import MADE_UP_AT_ONCE, Fired, Rules, fire_due
 from agent.routines.heartbeat import AllClear, read_answer
 from agent.store import facts, outbox, routines
 from agent.store.base import Store, Transaction
@@ -47,23 +47,13 @@ class LightweightRuns(Protocol):
 class JobDispatch(Protocol):
     """Does background jobs. Neither raises for what a job does."""
 
-    async def start(self, request: JobRequest) -> JobId | None:
-        """Begin a job; the one that is there if its id is known. None where none can be taken now."""
+    async def start(self, request: JobRequest) -> JobId | str:
+        """Begin a job; the one that is there if its id is known. A text says why none can be taken."""
         ...
 
     async def ended(self, job: JobId) -> Job | None:
-        """The job once it is over or stuck; None if there is none of that id."""
+        """The job once it is over; None if there is none of that id."""
         ...
-
-
-class NoJobs:
-    """Stands in where there are none."""
-
-    async def start(self, request: JobRequest) -> JobId | None:
-        return None
-
-    async def ended(self, job: JobId) -> Job | None:
-        return None
 
 
 class Hooks(Protocol):
@@ -103,35 +93,51 @@ class RoutineEngine:
         self._hooks = hooks
         self._nudged = asyncio.Event()
         self._running: set[UUID] = set()
+        self._is_looking = False
+        self._made_up_at: datetime | None = None
 
     def nudge(self) -> None:
         self._nudged.set()
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing runs and nobody has asked for a look."""
-        return not self._running and not self._nudged.is_set()
+        """Whether nothing runs, and nothing is being looked at or to be."""
+        return not self._running and not self._nudged.is_set() and not self._is_looking
 
     async def run(self) -> None:
         """Until cancelled. What an earlier process left running is settled first."""
         async with asyncio.TaskGroup() as group:
             await self.recover(group)
             while True:
+                self._is_looking = True
                 self._nudged.clear()
-                await self.tick(group)
-                await self._wait(await self._until_next())
+                wait = await self._look(group)
+                self._is_looking = False
+                await self._wait(wait)
 
     # -- looking -------------------------------------------------------------------------------------------------
+    async def _look(self, group: asyncio.TaskGroup) -> timedelta:
+        """One look, and how long it is good for. A database that is away ends no run."""
+        try:
+            await self.tick(group)
+            return await self._until_next()
+        except StoreError as error:
+            log.warning("routines_not_looked_at", error=type(error).__name__)
+            return self.rules.interval
+
     async def tick(self, group: asyncio.TaskGroup) -> None:
         """One look: claim what is due, begin what waits. Nothing is written unless there is something."""
         now = self._clock.now()
         if seen := await self._store.read(partial(routines.due, now=now, count=LOOKED_AT)):
             fired = await self._store.write(partial(self._fire, seen, now))
+            if fired.made_up:
+                self._made_up_at = now
             log.info("routines_due", fired=len(fired.runs), seen=len(seen))
         await self._begin(group)
 
     def _fire(self, seen: Sequence[Routine], now: datetime, tx: Transaction) -> Fired:
-        fired = fire_due(tx, seen, now, self.rules)
+        rests = self._made_up_at is not None and now - self._made_up_at < self.rules.interval
+        fired = fire_due(tx, seen, now, self.rules, 0 if rests else MADE_UP_AT_ONCE)
         for routine, reason in fired.overdue:
             notify = routine.plan.notify
             if notify.on_failure:
@@ -203,9 +209,10 @@ class RoutineEngine:
     async def _job(self, routine: Routine, run: Run, action: FullJob) -> Ending:
         job = run.job
         if job is None:
-            job = await self._jobs.start(_request(routine, run, action))
-            if job is None:
-                return Ending(RunStatus.FAILED, "A background job could not be started.")
+            started = await self._jobs.start(_request(routine, run, action))
+            if isinstance(started, str):
+                return Ending(RunStatus.FAILED, f"A background job could not be started: {started}")
+            job = started
             await self._store.write(partial(routines.note_job, run=run.id, job=job))
         try:
             async with asyncio.timeout(LONGEST_JOB.total_seconds()):
@@ -228,7 +235,8 @@ class RoutineEngine:
         if not runs.is_told(routine.plan.notify, ending.status):
             return None
         target = routine.plan.notify.address or routine.plan.origin.address
-        is_shared = routine.plan.notify.address is None and routine.plan.origin.chat_type.is_shared
+        # Who reads a chat that was named by its id is not known.
+        is_shared = routine.plan.notify.address is not None or routine.plan.origin.chat_type.is_shared
         text = runs.notice(routine, ending, is_shared=is_shared)
         match await self._hooks.outbound(OutboundEvent(routine.user, target.channel, text, str(run.id))):
             case Passed(content=content):

@@ -27,7 +27,7 @@ from channels.message import IncomingMessage
 log = structlog.get_logger(__name__)
 
 MADE_UP_AT_ONCE = 2
-"""How many late runs begin at one look at the time table: after a long pause they are spread out."""
+"""How many late runs begin within `Rules.interval`: after a long pause they are spread out."""
 _MOST_PATTERNS = 256
 _LONGEST_SEARCHED = 20_000  # characters of a message that a pattern is looked for in
 
@@ -39,6 +39,8 @@ class Fired:
     runs: tuple[Run, ...]
     overdue: tuple[tuple[Routine, str], ...] = ()
     """Single times that nothing made up for, and why: their owners wait for them."""
+    made_up: int = 0
+    """How many of the runs are late."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +52,10 @@ class Rules:
 
 
 # -- the time table ------------------------------------------------------------------------------------------------
-def fire_due(tx: Transaction, seen: Iterable[Routine], now: datetime, rules: Rules) -> Fired:
-    """Claim the due times of these routines, each for one caller only."""
+def fire_due(
+    tx: Transaction, seen: Iterable[Routine], now: datetime, rules: Rules, most_late: int = MADE_UP_AT_ONCE
+) -> Fired:
+    """Claim the due times of these routines, each for one caller only; at most so many that are late."""
     runs: list[Run] = []
     overdue: list[tuple[Routine, str]] = []
     late = 0
@@ -63,14 +67,14 @@ def fire_due(tx: Transaction, seen: Iterable[Routine], now: datetime, rules: Rul
         if routine.due_at is None or not isinstance(routine.plan.trigger, Cron | Once):
             continue
         is_late = now - routine.due_at > max(ON_TIME, rules.interval * 2)
-        if open_runs >= rules.capacity or (is_late and late >= MADE_UP_AT_ONCE):
+        if open_runs >= rules.capacity or (is_late and late >= most_late):
             continue  # it stays due
         claimed = _claim_due(tx, routine, routine.plan.trigger, now, rules, overdue)
         if claimed is not None:
             runs.append(claimed)
             open_runs += 1
             late += is_late
-    return Fired(tuple(runs), tuple(overdue))
+    return Fired(tuple(runs), tuple(overdue), late)
 
 
 def _claim_due(

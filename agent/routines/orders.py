@@ -28,6 +28,10 @@ from agent.tools.builtin.routines import ActionType, RoutineCreateArguments, Tri
 
 _WEBHOOK_PATH = re.compile(r"[a-z0-9][a-z0-9_-]{2,63}")
 _FARTHEST = timedelta(days=365 * 10)
+LONGEST_PROMPT = 20_000
+LONGEST_DESCRIPTION = 500
+MOST_LISTED = 20
+LONGEST_SECONDS = 365 * 24 * 3600
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +40,19 @@ class Moment:
 
     now: datetime
     zone: ZoneInfo
+
+
+def check_bounds(order: RoutineCreateArguments) -> None:
+    """Raises RoutineRefused for what is too long, too many or out of range."""
+    prompt, seconds = order.prompt.strip(), (order.cooldown_secs, order.dedup_secs)
+    if not prompt or len(prompt) > LONGEST_PROMPT:
+        raise RoutineRefused(f"'prompt' may have 1 to {LONGEST_PROMPT} characters.")
+    if len(order.description) > LONGEST_DESCRIPTION:
+        raise RoutineRefused(f"'description' may have {LONGEST_DESCRIPTION} characters.")
+    if max(len(order.context_paths), len(order.tool_permissions), len(order.event_filters)) > MOST_LISTED:
+        raise RoutineRefused(f"A list may have {MOST_LISTED} entries.")
+    if any(each is not None and not 0 <= each <= LONGEST_SECONDS for each in seconds):
+        raise RoutineRefused(f"'cooldown_secs' and 'dedup_secs' go from 0 to {LONGEST_SECONDS}.")
 
 
 def read_name(name: str) -> str:

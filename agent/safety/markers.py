@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from agent.safety.leak_detector import INVISIBLE
+from agent.safety.views import INVISIBLE
 
 NewMarkerId = Callable[[], str]
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from agent.safety.leak_detector import INVISIBLE, REDACTED, LeakDetector
+from agent.safety.leak_detector import REDACTED, LeakDetector
+from agent.safety.views import INVISIBLE
 
 # Read backwards: the end of a text that could still grow into a key. No blank ends it; a line end might not.
 _OPEN_END = re.compile(rf"(?:[\x21-\x7e{INVISIBLE}]|[ \t]*(?:\n\r?|\r))*")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from html import escape
 
-from agent.safety.leak_detector import INVISIBLE
 from agent.safety.markers import neutralize
+from agent.safety.views import INVISIBLE
 from agent.skills.skill import Skill, Trust
 
 INSTALLED_NOTE = (
@@ -18,9 +18,10 @@ _LEFT = "<\uff1c\ufe64\u2039\u27e8\u3008"
 _LOOSE = rf"[\s{INVISIBLE}]*+"  # possessive: a long run of spaces is walked once
 _WORD = _LOOSE.join(f"[{letter}{chr(ord(letter) + 0xFEE0)}]" for letter in "skill")  # and full-width letters
 _LOOK_ALIKE = re.compile(rf"[{_LEFT}](?={_LOOSE}(?:[/\\\uff0f\uff3c]{_LOOSE})*+{_WORD})", re.IGNORECASE)
+_INDENT = rf"(?:[^\S\n]|[{INVISIBLE}])*+"  # no line ends: each line is looked at once
 # What the program itself writes in front of a person's words, each on a line of its own.
 _HEAD_LINE = re.compile(
-    rf"^({_LOOSE})[\[\uff3b](?={_LOOSE}(?:skills|notes|said|end)\s+(?:in|of)\b|\d{{4}}-)", re.IGNORECASE | re.MULTILINE
+    rf"^({_INDENT})[\[\uff3b](?={_LOOSE}(?:skills|notes|said|end)\s+(?:in|of)\b|\d{{4}}-)", re.IGNORECASE | re.MULTILINE
 )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -10,11 +11,21 @@ from typing import Any
 from uuid import UUID
 
 from pydantic import TypeAdapter
-from sqlalchemy import RowMapping, func, insert, select, update
+from sqlalchemy import RowMapping, Select, func, insert, select, update
 
 from agent.errors import InvalidTransition
 from agent.model.ids import ApprovalId, JobId, ThreadId, UserId
-from agent.model.job import MOST_TRANSITIONS, Job, JobLimits, JobOrigin, JobState, Transition, check_transition
+from agent.model.job import (
+    MOST_TRANSITIONS,
+    Job,
+    JobLimits,
+    JobListing,
+    JobOrigin,
+    JobState,
+    JobViewer,
+    Transition,
+    check_transition,
+)
 from agent.store import facts
 from agent.store.base import Transaction
 from agent.store.tables import approvals, jobs, turns
@@ -23,6 +34,7 @@ _ORIGIN = TypeAdapter(JobOrigin)
 _TRANSITIONS = TypeAdapter(tuple[Transition, ...])
 _OPEN = ("pending", "in_progress", "stuck")
 _SLOTS = "job-slots"
+_MOST_LOOKED_AT = 1000
 
 
 def add(tx: Transaction, job: Job) -> None:
@@ -60,31 +72,41 @@ def of_thread(tx: Transaction, thread: ThreadId) -> Job | None:
     return None if row is None else _job(row)
 
 
-def named(tx: Transaction, user: UserId | None, digits: str, limit: int = 2) -> Sequence[Job]:
-    """The jobs whose id begins with these hexadecimal digits: of one person, or of anybody."""
+def named(tx: Transaction, viewer: JobViewer, digits: str) -> Sequence[Job]:
+    """The jobs that somebody sees whose id begins with these hexadecimal digits."""
     first, last = UUID(digits.ljust(32, "0")), UUID(digits.ljust(32, "f"))
     wanted = select(jobs).where(jobs.c.id >= first, jobs.c.id <= last)
-    if user is not None:
-        wanted = wanted.where(jobs.c.user_id == user)
-    return [_job(row) for row in tx.connection.execute(wanted.limit(limit)).mappings()]
+    return _seen(tx, viewer, wanted)
 
 
-def listing(tx: Transaction, user: UserId | None, states: Collection[JobState] = (), limit: int = 20) -> Sequence[Job]:
-    """A person's jobs, or everybody's, the newest first; `states` empty: all of them."""
-    wanted = select(jobs).order_by(jobs.c.number.desc()).limit(limit)
-    if user is not None:
-        wanted = wanted.where(jobs.c.user_id == user)
+def listing(tx: Transaction, viewer: JobViewer, states: Collection[JobState] = (), limit: int = 20) -> JobListing:
+    """The newest jobs that somebody sees, and how many there are; `states` empty: in any state."""
+    wanted = select(jobs).order_by(jobs.c.number.desc())
     if states:
         wanted = wanted.where(jobs.c.state.in_(states))
-    return [_job(row) for row in tx.connection.execute(wanted).mappings()]
+    if viewer.chat is not None:  # where a job comes from is not a column of its own
+        found = _seen(tx, viewer, wanted.limit(_MOST_LOOKED_AT))
+        return JobListing(tuple(found[:limit]), len(found))
+    by_state = counts(tx, viewer)
+    total = sum(count for state, count in by_state.items() if not states or state in states)
+    return JobListing(tuple(_seen(tx, viewer, wanted.limit(limit))), total)
 
 
-def counts(tx: Transaction, user: UserId | None = None) -> dict[JobState, int]:
-    """How many jobs of a person, or of everybody, are in each state."""
+def counts(tx: Transaction, viewer: JobViewer) -> dict[JobState, int]:
+    """How many jobs that somebody sees are in each state."""
+    if viewer.chat is not None:
+        found = _seen(tx, viewer, select(jobs).order_by(jobs.c.number.desc()).limit(_MOST_LOOKED_AT))
+        return dict(Counter(job.state for job in found))
     wanted = select(jobs.c.state, func.count()).group_by(jobs.c.state)
-    if user is not None:
-        wanted = wanted.where(jobs.c.user_id == user)
+    if viewer.user is not None:
+        wanted = wanted.where(jobs.c.user_id == viewer.user)
     return {JobState(state): count for state, count in tx.connection.execute(wanted)}
+
+
+def _seen(tx: Transaction, viewer: JobViewer, wanted: Select[Any]) -> list[Job]:
+    if viewer.user is not None:
+        wanted = wanted.where(jobs.c.user_id == viewer.user)
+    return [job for row in tx.connection.execute(wanted).mappings() if viewer.sees(job := _job(row))]
 
 
 def lock_slots(tx: Transaction) -> None:

@@ -154,6 +154,14 @@ def count_end(tx: Transaction, routine: RoutineId, *, failures: int, enabled: bo
     tx.connection.execute(update(routines).where(routines.c.id == routine).values(values))
 
 
+def switch(tx: Transaction, routine: RoutineId, *, on: bool, due_at: datetime | None, now: datetime) -> None:
+    """Switch a routine on, as if it had never failed and due at `due_at`, or off."""
+    values: dict[str, object] = {"enabled": on, "wake_at": None, "updated_at": now}
+    if on:
+        values |= {"due_at": due_at, "wake_at": due_at, "consecutive_failures": 0}
+    tx.connection.execute(update(routines).where(routines.c.id == routine).values(values))
+
+
 def forget_failures(tx: Transaction, routine: RoutineId) -> None:
     """A routine that was switched on again begins anew."""
     tx.connection.execute(update(routines).where(routines.c.id == routine).values(consecutive_failures=0))

@@ -41,6 +41,10 @@ class Safety(Protocol):
 
     def clean_output(self, tool_name: str, text: str) -> str: ...
 
+    def hide_secrets(self, text: str) -> str:
+        """The text with each secret masked. Takes a second for some megabytes."""
+        ...
+
     def wrap_output(self, tool_name: str, text: str, *, is_error: bool = False) -> str:
         """The element that the model reads; an error says so in its first words."""
         ...
@@ -67,6 +71,14 @@ class NoHooks:
 
     async def after_tool(self, tool: str, arguments: Mapping[str, JsonValue], result: str, failed: bool) -> None:
         return None
+
+
+class Health(Protocol):
+    """Told whether a tool is sound: a fault of it is no error that it reports. Nothing of it raises."""
+
+    async def broke(self, tool: str) -> None: ...
+
+    async def worked(self, tool: str) -> None: ...
 
 
 class Archive(Protocol):
@@ -120,6 +132,7 @@ class ToolExecutor:
         local_tools_for: LocalToolsFor,
         output_limit_bytes: int,
         hooks: Hooks | None = None,
+        health: Health | None = None,
     ) -> None:
         self._registry = registry
         self._safety = safety
@@ -128,6 +141,7 @@ class ToolExecutor:
         self._local_tools_for = local_tools_for
         self._output_limit_bytes = output_limit_bytes
         self._hooks = hooks or NoHooks()
+        self._health = health
 
     async def prepare(self, call: ToolCall, context: ToolContext) -> Prepared | Refusal:
         """Everything that is decided before a call runs, or before a person is asked about it."""
@@ -183,7 +197,9 @@ class ToolExecutor:
         if spec.rate is not None and (wait := self._rates.take(context.user, spec.name, spec.rate)) is not None:
             seconds = math.ceil(wait.total_seconds())
             return ToolOutput(f"called too often; possible again in {seconds} s. It was not run.", is_error=True)
-        output = await self._guarded(prepared, context)
+        output, is_sound = await self._guarded(prepared, context)
+        if self._health is not None:
+            await (self._health.worked(spec.name) if is_sound else self._health.broke(spec.name))
         changed = await self._hooks.transform_result(spec.name, prepared.display, output.text)
         is_whole = changed == output.text and not self._is_too_long(output.text)
         if not is_whole and await self._keep(spec.name, output, context):
@@ -195,31 +211,34 @@ class ToolExecutor:
         """`output` as the model sees it: screened and wrapped, errors too. A tool that said nothing said "OK"."""
         text = output.text or ("no reason was given" if output.is_error else "OK")
         cleaned = self._safety.clean_output(call.name, text)
-        wrapped = self._safety.wrap_output(call.name, cleaned, is_error=output.is_error)
-        return ToolResult(call.id, call.name, wrapped, output.is_error)
+        name = call.name if self._registry.get(call.name) else self._safety.hide_secrets(call.name)
+        wrapped = self._safety.wrap_output(name, cleaned, is_error=output.is_error)
+        return ToolResult(call.id, name, wrapped, output.is_error)
 
-    async def _guarded(self, prepared: Prepared, context: ToolContext) -> ToolOutput:
+    async def _guarded(self, prepared: Prepared, context: ToolContext) -> tuple[ToolOutput, bool]:
+        """What the tool returned, and whether it is sound: it neither hung nor broke."""
         spec = prepared.spec
         try:
             async with asyncio.timeout(spec.timeout.total_seconds()) as limit:
                 output = await prepared.tool.run(prepared.arguments, context)
-                return replace(output, text=whole_text(output.text))
+                return replace(output, text=whole_text(output.text)), True
         except TimeoutError:
             if not limit.expired():
-                return ToolOutput("something it waited for took too long.", is_error=True)
+                return ToolOutput("something it waited for took too long.", is_error=True), True
             log.warning("tool_timed_out", tool=spec.name, seconds=spec.timeout.total_seconds())
-            return ToolOutput(f"it took longer than {spec.timeout.total_seconds():g} s and was stopped.", is_error=True)
+            seconds = f"{spec.timeout.total_seconds():g}"
+            return ToolOutput(f"it took longer than {seconds} s and was stopped.", is_error=True), False
         except Exception as error:  # noqa: BLE001 - the supervised place for tools: a fault must not end the turn
             # Neither text nor trace: both may hold arguments, contents or paths of the machine.
             log.error("tool_failed", tool=spec.name, error=type(error).__name__)
-            return ToolOutput(f"an unexpected {type(error).__name__}. Try it another way.", is_error=True)
+            return ToolOutput(f"an unexpected {type(error).__name__}. Try it another way.", is_error=True), False
 
     async def _keep(self, name: str, output: ToolOutput, context: ToolContext) -> bool:
-        """Put the original away; False if that failed."""
+        """Put the original away, but for its secrets; False if that failed."""
         if self._archive is None:
             return True
         try:
-            await self._archive.keep(context, name, output.text)
+            await self._archive.keep(context, name, await asyncio.to_thread(self._safety.hide_secrets, output.text))
         except StoreError as error:
             log.error("tool_output_not_archived", tool=name, error=type(error).__name__)
             return False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import takewhile
 
 from agent.clock import Clock
 from agent.conversation.envelope import Envelope
@@ -59,7 +60,9 @@ class StepJournal:
 
     def _take(self, start: int, steps: Sequence[tuple[StepKind, str]], tx: Transaction) -> str | None:
         turns.fenced_place(tx, self._thread, self._epoch)
-        waiting = in_one_breath(inbox.waiting(tx, self._thread, Lane.TURN))
+        breath = in_one_breath(inbox.waiting(tx, self._thread, Lane.TURN))
+        # What came with files has a turn of its own: they are fetched at its start, and no transaction waits for that.
+        waiting = list(takewhile(lambda each: not each.message.attachments, breath))
         if not waiting or stands_alone(waiting[0].message):
             return None
         inbox.take(tx, self._thread, self._turn, waiting[0].seq, waiting[-1].seq)

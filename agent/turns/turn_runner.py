@@ -11,7 +11,7 @@ from functools import partial
 
 import structlog
 
-from agent.agent_loop import Agent
+from agent.agent_loop import Agent, is_job
 from agent.clock import Clock
 from agent.commands.base import CommandReply
 from agent.conversation import replies, settle
@@ -135,13 +135,14 @@ class TurnRunner:
     async def _serve_turn(self, envelope: Envelope) -> None:
         journal = StepJournal(self._store, self._clock, envelope, self._agent.words)
         place = turn_place(envelope)
-        self._live.publish(TurnBegan(place))
+        live = Live() if is_job(envelope.thread) else self._live  # nobody sits and waits for a job
+        live.publish(TurnBegan(place))
         try:
             settlement = self._agent.fit_to_keep(await self._handle(envelope, journal))
-            await self._live.rest(place)
+            await live.rest(place)
             view, ending = await self._settle(envelope, settlement, journal)
         finally:
-            self._live.publish(TurnEnded(place))
+            live.publish(TurnEnded(place))
         self._memories.extend(envelope.thread.id, view, ending.entries)
         self.counts[ending.turn_state.value] += 1
         log.info("turn_settled", turn=envelope.turn.number, outcome=ending.turn_state.value)
@@ -211,6 +212,7 @@ class TurnRunner:
         now = self._clock.now()
         if settlement.question is not None and turns.is_to_stop(tx, envelope.turn.id):
             settlement = settle.stopped(envelope, ReasoningContext("", (), (), settlement.journal), dropped=0)
+        settlement = self._agent.at_commit(tx, envelope, settlement)
         view = turns.settle(tx, envelope.thread, envelope.turn, settlement.ending, now)
         if settlement.question is not None:
             turns.add_steps(tx, envelope.turn.id, *journal.unwritten(settlement.journal), now)

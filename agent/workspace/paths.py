@@ -59,14 +59,22 @@ _SENSITIVE_NAMES = (
 _SENSITIVE = re.compile("|".join(map(translate, _SENSITIVE_NAMES)))
 
 
+_LONGEST_PATH = 1000
+_MOST_FOLDERS = 32
+# Folders are made one from the other, so the system's own limit on paths would not stop a path of thousands of them.
+
+
 def normalize(path: str) -> PurePosixPath:
     """The relative path that `path` names below the asker's folder; the folder itself for an empty one.
 
     Outer and repeated slashes and `.` are dropped, and names with a fixed spelling get it back (`memory.md`).
-    Raises PathRefused for the machine's own paths, `~`, drive letters, `..`, invisible characters and encoded tricks.
+    Raises PathRefused for the machine's own paths, `~`, drive letters, `..`, invisible characters, encoded tricks and
+    what is too long or too deep.
     """
     trimmed = path.strip()
     shown = trimmed[:80]
+    if len(trimmed) > _LONGEST_PATH or trimmed.count("/") > _MOST_FOLDERS:
+        raise PathRefused(shown, f"it is longer than {_LONGEST_PATH} characters or deeper than {_MOST_FOLDERS} folders")
     if any(unicodedata.category(c) in {"Cc", "Cf", "Cs"} for c in trimmed):
         raise PathRefused(shown, "it holds invisible characters")
     if _ENCODED.search(trimmed):

@@ -38,6 +38,19 @@ class DeliveryRoute:
     answer_within: timedelta = ANSWER_WITHIN
 
 
+@dataclass(frozen=True, slots=True)
+class NamedRoute:
+    """A path with a `{name}` in it, which its handler is told, too."""
+
+    path: str
+    handle: Callable[[str, bytes, Mapping[str, str]], Awaitable[DeliveryAnswer]]
+    max_bytes: int = MAX_BODY_BYTES
+    answer_within: timedelta = ANSWER_WITHIN
+
+
+Route = DeliveryRoute | NamedRoute
+
+
 def telegram_route(path: str, handle: Callable[[bytes, str | None], Awaitable[int]]) -> DeliveryRoute:
     """Telegram posts an update and its secret header; the handler answers with a status."""
 
@@ -59,14 +72,17 @@ def slack_route(
     return DeliveryRoute(path, adapt)
 
 
-def serve(route: DeliveryRoute) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+def serve(route: Route) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
     """The request handler of a route. A handler that takes too long is cut off; the platform delivers again."""
 
     async def handler(request: web.Request) -> web.StreamResponse:
         body = await read_body(request, route.max_bytes)
         try:
             async with asyncio.timeout(route.answer_within.total_seconds()):
-                answer = await route.handle(body, request.headers)
+                if isinstance(route, NamedRoute):
+                    answer = await route.handle(request.match_info["name"], body, request.headers)
+                else:
+                    answer = await route.handle(body, request.headers)
         except TimeoutError as error:
             raise Refused(503, "busy", "Deliver this again later.", {"Retry-After": "5"}) from error
         headers = {"Content-Type": answer.content_type}  # may name a charset, which `content_type=` refuses

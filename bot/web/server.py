@@ -18,7 +18,7 @@ from agent.store.errors import StoreUnavailable
 from bot.web.access import has_bearer, is_foreign, is_loopback_host, is_same, names_loopback
 from bot.web.api import ChatApi
 from bot.web.backend import WebBackend
-from bot.web.deliveries import DeliveryRoute, serve
+from bot.web.deliveries import Route, serve
 from bot.web.errors import AddressTaken, Refused
 from bot.web.operations import Operations, OperationsPages
 from bot.web.pages import Door, Pages, StaticFile, load_static
@@ -72,7 +72,7 @@ class WebServer:
         channel: WebChannel,
         backend: WebBackend,
         operations: Operations,
-        routes: Sequence[DeliveryRoute] = (),
+        routes: Sequence[Route] = (),
         clock: Clock | None = None,
     ) -> None:
         self._settings = settings

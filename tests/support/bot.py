@@ -54,6 +54,7 @@ class Bot:
         variables: Mapping[str, str] | None = None,
         clock: FakeClock | None = None,
         plugins: Plugins = NO_PLUGINS,
+        routines: bool = False,
     ) -> None:
         self.home = home
         self.llm = llm
@@ -67,6 +68,7 @@ class Bot:
         self.quit = asyncio.Event()
         self.restarts: list[timedelta] = []
         self._plugins = plugins
+        self._routines = routines  # their engine sleeps on the clock, which tests of other things do not expect
 
     async def __aenter__(self) -> Self:
         self.store = open_store(self.home)
@@ -146,8 +148,14 @@ class Bot:
     async def rest(self) -> None:
         """Return when no lane has work and everything is sent."""
         async with asyncio.timeout(PATIENCE_SECONDS):
-            while not (self.core.engine.is_idle and self.core.gateway.is_idle):
+            while not self._is_idle:
                 await asyncio.sleep(0.001)
+
+    @property
+    def _is_idle(self) -> bool:
+        routines = self.core.routines if self._routines else None
+        is_quiet = routines is None or routines.engine.is_idle
+        return is_quiet and self.core.engine.is_idle and self.core.gateway.is_idle
 
     @property
     def texts(self) -> list[str]:
@@ -172,8 +180,10 @@ class Bot:
                 group.create_task(core.engine.run(handlers)),
                 group.create_task(core.expiry.run()),
                 group.create_task(core.hooks.run()),
+                group.create_task(core.repair.run()),
                 group.create_task(core.servers.run()),
                 *(group.create_task(core.gateway.receive(name, core.intake.accept)) for name in self.channels),
+                *([group.create_task(core.routines.engine.run())] if self._routines and core.routines else []),
             ]
             await self._stop.wait()
             for service in services:

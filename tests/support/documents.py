@@ -74,9 +74,7 @@ def attachment(
 ) -> Attachment:
     """A file as a platform names it; its handle is its name unless told otherwise."""
     handle = source or filename or "nameless"
-    return Attachment(
-        id=handle, kind=kind, mime_type=mime_type, filename=filename, size_bytes=size, source=handle
-    )
+    return Attachment(id=handle, kind=kind, mime_type=mime_type, filename=filename, size_bytes=size, source=handle)
 
 
 def photo(filename: str | None = "cat.png", *, source: str | None = None) -> Attachment:

@@ -34,7 +34,8 @@ class MemoryChannel:
     """`Channel` without a platform. `faults` are raised by the next sends, in order; sends wait while `gate` is shut.
 
     `past` is what threads held before any message; `files` are the contents by `Attachment.source`, `uploads` those
-    that were sent here, `fetched` the handles that were asked for; fetches wait while `files_gate` is shut; `advice` is what an operator should know though the connection stands.
+    that were sent here, `fetched` the handles that were asked for; fetches wait while `files_gate` is shut. `advice` is
+    what an operator should know though the connection stands.
     """
 
     name: ClassVar[str] = "memory"

@@ -56,5 +56,8 @@ class PlainSafety:
     def clean_output(self, tool_name: str, text: str) -> str:
         return f"clean({text})"
 
+    def hide_secrets(self, text: str) -> str:
+        return text
+
     def wrap_output(self, tool_name: str, text: str, *, is_error: bool = False) -> str:
         return f"<{tool_name}{' failed' if is_error else ''}>{text}</{tool_name}>"

@@ -17,7 +17,7 @@ from pydantic import SecretStr
 from agent.errors import NotYours
 from agent.model.ids import thread_id
 from bot.web.backend import FileView, History, ThreadSummary, TurnView
-from bot.web.deliveries import DeliveryRoute
+from bot.web.deliveries import Route
 from bot.web.operations import Operations
 from bot.web.server import WebServer
 from channels.base import Accepted
@@ -165,7 +165,7 @@ async def running_bench(
     settings: BenchSettings | None = None,
     *,
     hub: EventHub | None = None,
-    routes: Sequence[DeliveryRoute] = (),
+    routes: Sequence[Route] = (),
     registry: CollectorRegistry | None = None,
     is_agent_there: bool = True,
 ) -> AsyncIterator[Bench]:

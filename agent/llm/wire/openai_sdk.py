@@ -60,6 +60,18 @@ class OpenAIClient:
             )
             return response.content
 
+    async def transcribe(self, model: str, filename: str, recording: bytes, media_type: str) -> bytes:
+        """The answer to a request for the words of a recording."""
+        with translated():
+            response = await self._sdk.post(
+                "/audio/transcriptions",
+                cast_to=httpx2.Response,
+                body={"model": model, "response_format": "json"},
+                files=[("file", (filename, recording, media_type))],
+                options={"headers": {"Content-Type": "multipart/form-data"}},
+            )
+            return response.content
+
     async def stream(self, body: bytes, take: Callable[[bytes], bool]) -> None:
         """Hand the events that answer `body` to `take` until it says that was the last."""
         with translated():

@@ -141,7 +141,7 @@ class SecretList:
     """Names the credentials of the one who asks."""
 
     spec: ClassVar = ToolSpec(
-        "secret_list", "The names of the person's stored credentials.", SecretListArguments, Effect.READ
+        "secret_list", "The names of the person's stored credentials.", SecretListArguments, Effect.READ, rare=True
     )
 
     def __init__(self, credentials: Credentials) -> None:
@@ -164,7 +164,12 @@ class SecretDelete:
     """Forgets a credential of the one who asks."""
 
     spec: ClassVar = ToolSpec(
-        "secret_delete", "Delete a stored credential.", NameArguments, Effect.WRITE, Approval.UNLESS_ALWAYS
+        "secret_delete",
+        "Delete a stored credential.",
+        NameArguments,
+        Effect.WRITE,
+        Approval.UNLESS_ALWAYS,
+        rare=True,
     )
 
     def __init__(self, credentials: Credentials) -> None:

@@ -36,12 +36,12 @@ class ActionType(StrEnum):
 
 
 class RoutineCreateArguments(Arguments):
-    """Arguments of `routine_create`."""
+    """Arguments of `routine_create`. Their bounds are checked by the desk: each would stand in every prompt."""
 
-    name: Name
+    name: str
     trigger_type: TriggerType = Field(description="cron: at times; event: the user's messages")
-    prompt: str = Field(min_length=1, max_length=20_000, description="all a run needs to know; it sees no chat")
-    description: str = Field(default="", max_length=500)
+    prompt: str = Field(description="all a run needs to know; it sees no chat")
+    description: str = ""
     schedule: str | None = Field(default=None, description="5 cron fields, or 6 with seconds first")
     at: str | None = Field(default=None, description="instead of schedule: once, ISO local time")
     until: str | None = Field(default=None, description="last day of schedule, ISO")
@@ -50,13 +50,13 @@ class RoutineCreateArguments(Arguments):
     event_channel: str | None = None
     event_source: str | None = None
     event_type: str | None = None
-    event_filters: dict[str, str | int | float | bool] = Field(default={})
+    event_filters: dict[str, str | int | float | bool] = {}
     webhook_path: str | None = None
     action_type: ActionType = ActionType.LIGHTWEIGHT
-    context_paths: list[str] = Field(default=[], max_length=10, description="documents a run is told")
-    cooldown_secs: int | None = Field(default=None, ge=0, le=31_536_000)
-    dedup_secs: int | None = Field(default=None, ge=1, le=31_536_000)
-    tool_permissions: list[str] = Field(default=[], max_length=20)
+    context_paths: list[str] = Field(default=[], description="documents a run is told")
+    cooldown_secs: int | None = None
+    dedup_secs: int | None = None
+    tool_permissions: list[str] = []
     notify_channel: str | None = Field(default=None, description="leave out for this conversation")
     notify_user: str | None = None
 

@@ -43,6 +43,7 @@ _PROMPT = """You work on one task for another agent, which alone reads your answ
 # What needs a person, a memory or the conversation itself, and the tool that starts subagents: depth ends at two.
 _WITHHELD = frozenset({
     "task", "message", "restart", "tool_auth", "tool_install", "tool_activate", "tool_remove", "secret_delete",
+    "create_job", "cancel_job", "job_prompt",
     "memory_search", "memory_read", "memory_write", "memory_tree", "skill_list", "skill_search", "skill_install",
     "skill_remove",
 })  # fmt: skip

@@ -452,7 +452,7 @@ class TestWarnings:
         assert on == ()
 
     def test_settings_without_effect_yet_are_known(self, tmp_path: Path) -> None:
-        settings = load(tmp_path, ROUTINES_ENABLED="true", AGENT_BUSY_MODE="steer", LLM_MODEL="x")
+        settings = load(tmp_path, DATABASE_URL="postgresql://localhost/bot", AGENT_BUSY_MODE="steer", LLM_MODEL="x")
 
-        assert without_effect(settings) == ("ROUTINES_ENABLED",)
+        assert without_effect(settings) == ("DATABASE_URL",)
         assert without_effect(load(tmp_path, AGENT_BUSY_MODE="queue")) == ()

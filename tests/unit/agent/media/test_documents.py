@@ -27,7 +27,8 @@ SLIDES = packed(
 OPEN = packed(
     {
         "mimetype": "application/vnd.oasis.opendocument.text",
-        "content.xml": "<o:d xmlns:o='o'><o:style>no</o:style><o:p>One <o:span>two</o:span></o:p><o:h>Three</o:h></o:d>",
+        "content.xml": "<o:d xmlns:o='o'><o:style>no</o:style>"
+        "<o:p>One <o:span>two</o:span></o:p><o:h>Three</o:h></o:d>",
     }
 )
 

@@ -12,7 +12,7 @@ from agent.workspace.paths import is_sensitive, normalize
 from channels.message import AttachmentKind
 from tests.support.documents import attachment
 
-AWKWARD = st.text(alphabet=st.sampled_from("ab.. /\\:*?\"<>|%~\u202e\u200b\0\n\tCON꞉é\ud83d"), max_size=40)
+AWKWARD = st.text(alphabet=st.sampled_from('ab.. /\\:*?"<>|%~\u202e\u200b\0\n\tCON꞉é\ud83d'), max_size=40)
 
 
 def name_of(filename: str | None, mime_type: str = "text/plain") -> str:
@@ -72,7 +72,17 @@ def test_what_file_tools_keep_out_of_reach_is_never_renamed_into_reach(filename:
 
 @pytest.mark.parametrize(
     "filename",
-    [".env", "id_rsa", "server.key", "server.key\u202e", "x/.ssh/config", ".env.", "ID_RSA.txt", "a\\.aws\\config", "．env"],
+    [
+        ".env",
+        "id_rsa",
+        "server.key",
+        "server.key\u202e",
+        "x/.ssh/config",
+        ".env.",
+        "ID_RSA.txt",
+        "a\\.aws\\config",
+        "．env",
+    ],
 )
 def test_names_of_keys_are_seen_through_disguises(filename: str) -> None:
     assert looks_like_credentials(attachment(filename))

@@ -1,41 +1,90 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import date
+from dataclasses import dataclass, field, replace
+from datetime import date, datetime, timedelta
 from pathlib import Path
 
+from agent.llm.errors import LLMError, TransientError
 from agent.llm.messages import ImageRef
+from agent.llm.speech import Recording
 from agent.media.block import MOST_CHARACTERS, ReadFile
 from agent.media.ports import Unfetched
 from agent.media.reader import AttachmentReader, Desk
 from agent.safety.layer import SafetyLayer
 from agent.workspace.scope import PersonScope
 from channels.message import Attachment, AttachmentKind
-from tests.support.builders import make_message
+from tests.support.builders import NOON, make_message
 from tests.support.documents import attachment, pdf, photo, png, with_files, word
 
 DAY = date(2026, 3, 2)
 SCOPE = PersonScope("telegram", "41")
+DESK = Desk(SCOPE, DAY, model_sees=True, account="turn 1")
 KEY = "sk-ant-api03-" + "A1b2C3d4" * 12
 
 
 class Platform:
-    """Hands over files by their handle."""
+    """Hands over files by their handle, after it was asked in vain for the first `away` times."""
 
-    def __init__(self, files: Mapping[str, bytes | Unfetched]) -> None:
+    def __init__(self, files: Mapping[str, bytes | Unfetched], away: int = 0) -> None:
         self._files = files
+        self._away = away
         self.asked: list[tuple[str, str, int]] = []
 
     async def fetch(self, channel: str, attachment: Attachment, limit_bytes: int) -> bytes | Unfetched:
         self.asked.append((channel, attachment.id, limit_bytes))
-        return self._files[attachment.id]
+        return self._files[attachment.id] if len(self.asked) > self._away else Unfetched.AWAY
+
+
+class Unhurried:
+    """A clock on which every wait is over at once."""
+
+    def now(self) -> datetime:
+        return NOON
+
+    async def sleep(self, duration: timedelta) -> None:
+        return None
+
+
+class Deaf:
+    """Takes no recordings."""
+
+    def takes(self, media_type: str) -> bool:
+        return False
+
+    async def transcribe(self, recording: Recording, account: str) -> str:
+        raise AssertionError("nothing was taken")
+
+
+@dataclass
+class Ears:
+    """Hears what it is told to hear."""
+
+    heard: str | LLMError
+    asked: list[tuple[Recording, str]] = field(default_factory=list)
+
+    def takes(self, media_type: str) -> bool:
+        return media_type == "audio/ogg"
+
+    async def transcribe(self, recording: Recording, account: str) -> str:
+        self.asked.append((recording, account))
+        if isinstance(self.heard, LLMError):
+            raise self.heard
+        return self.heard
+
+
+async def listen(root: Path, ears: Ears, mime_type: str = "audio/ogg") -> ReadFile:
+    voice = attachment(None, mime_type, kind=AttachmentKind.AUDIO, source="voice")
+    reader = AttachmentReader(Platform({"voice": b"OggS"}), root, SafetyLayer(), ears, Unhurried())
+    [[file]] = await reader.read([with_files(make_message(""), voice)], DESK)
+    return file
 
 
 async def read(
     root: Path, files: Mapping[str, bytes | Unfetched], *wanted: Attachment, sees: bool = True
 ) -> list[ReadFile]:
-    reader = AttachmentReader(Platform(files), root, SafetyLayer())
-    [found] = await reader.read([with_files(make_message("see"), *wanted)], Desk(SCOPE, DAY, sees))
+    reader = AttachmentReader(Platform(files), root, SafetyLayer(), Deaf(), Unhurried())
+    [found] = await reader.read([with_files(make_message("see"), *wanted)], replace(DESK, model_sees=sees))
     return list(found)
 
 
@@ -55,8 +104,8 @@ async def test_reading_again_gives_the_same(tmp_path: Path) -> None:
 
 
 async def test_picture_is_handed_on_by_its_digest_and_read_back(tmp_path: Path) -> None:
-    reader = AttachmentReader(Platform({"cat.png": png()}), tmp_path, SafetyLayer())
-    [[file]] = await reader.read([with_files(make_message(), photo())], Desk(SCOPE, DAY, model_sees=True))
+    reader = AttachmentReader(Platform({"cat.png": png()}), tmp_path, SafetyLayer(), Deaf(), Unhurried())
+    [[file]] = await reader.read([with_files(make_message(), photo())], DESK)
 
     assert isinstance(file.image, ImageRef)
     assert (file.image.media_type, file.image.path) == ("image/png", "attachments/2026-03-02/cat.png")
@@ -129,16 +178,21 @@ async def test_instructions_in_a_file_are_defused_like_those_in_an_output(tmp_pa
 
 async def test_keys_by_their_name_are_not_even_fetched(tmp_path: Path) -> None:
     platform = Platform({})
-    reader = AttachmentReader(platform, tmp_path, SafetyLayer())
+    reader = AttachmentReader(platform, tmp_path, SafetyLayer(), Deaf(), Unhurried())
     message = with_files(make_message(), attachment("id_rsa"), attachment("server.key\u202e"))
-    [found] = await reader.read([message], Desk(SCOPE, DAY, model_sees=True))
+    [found] = await reader.read([message], DESK)
 
     assert platform.asked == []
     assert all("neither read nor kept" in file.note for file in found)
 
 
 async def test_each_fault_is_told_where_it_happened_and_the_others_are_read(tmp_path: Path) -> None:
-    files = {"gone": Unfetched.REFUSED, "away": Unfetched.AWAY, "notes.txt": b"hello", "x.pdf": b"%PDF-1.4 broken"}
+    files: dict[str, bytes | Unfetched] = {
+        "gone": Unfetched.REFUSED,
+        "away": Unfetched.AWAY,
+        "notes.txt": b"hello",
+        "x.pdf": b"%PDF-1.4 broken",
+    }
     wanted = [attachment("gone"), attachment("away"), attachment("notes.txt"), attachment("x.pdf")]
     found = await read(tmp_path, files, *wanted, attachment("huge", size=20_000_001))
 
@@ -153,6 +207,14 @@ async def test_each_fault_is_told_where_it_happened_and_the_others_are_read(tmp_
     assert [bool(file.path) for file in found] == [False, False, True, True, False]
 
 
+async def test_platform_that_is_not_connected_yet_is_asked_again(tmp_path: Path) -> None:
+    platform = Platform({"notes.txt": b"hello"}, away=2)
+    reader = AttachmentReader(platform, tmp_path, SafetyLayer(), Deaf(), Unhurried())
+    [[file]] = await reader.read([with_files(make_message(), attachment())], DESK)
+
+    assert file.text == "hello"
+
+
 async def test_only_so_many_files_are_taken(tmp_path: Path) -> None:
     wanted = [attachment(f"{number}.txt") for number in range(12)]
     found = await read(tmp_path, {each.id: b"hello" for each in wanted}, *wanted)
@@ -162,18 +224,22 @@ async def test_only_so_many_files_are_taken(tmp_path: Path) -> None:
 
 async def test_files_are_bounded_together_by_what_is_said_of_their_size(tmp_path: Path) -> None:
     platform = Platform({str(number): b"x" for number in range(5)})
-    reader = AttachmentReader(platform, tmp_path, SafetyLayer())
+    reader = AttachmentReader(platform, tmp_path, SafetyLayer(), Deaf(), Unhurried())
     wanted = [attachment(str(number), size=18_000_000) for number in range(4)]
-    [found] = await reader.read([with_files(make_message(), *wanted)], Desk(SCOPE, DAY, model_sees=True))
+    [found] = await reader.read([with_files(make_message(), *wanted)], DESK)
 
     assert [handle for _, handle, _ in platform.asked] == ["0", "1"]
     assert "together" in found[2].note
 
 
 async def test_files_of_several_messages_stay_with_their_messages(tmp_path: Path) -> None:
-    reader = AttachmentReader(Platform({"a": b"A", "b": b"B"}), tmp_path, SafetyLayer())
-    messages = [with_files(make_message(), attachment("a")), make_message(), with_files(make_message(), attachment("b"))]
-    found = await reader.read(messages, Desk(SCOPE, DAY, model_sees=True))
+    reader = AttachmentReader(Platform({"a": b"A", "b": b"B"}), tmp_path, SafetyLayer(), Deaf(), Unhurried())
+    messages = [
+        with_files(make_message(), attachment("a")),
+        make_message(),
+        with_files(make_message(), attachment("b")),
+    ]
+    found = await reader.read(messages, DESK)
 
     assert [[file.text for file in files] for files in found] == [["A"], [], ["B"]]
 
@@ -196,6 +262,28 @@ async def test_recording_is_kept_without_a_transcript(tmp_path: Path) -> None:
 
     assert file.path.startswith("attachments/2026-03-02/recording.o")
     assert "no transcript" in file.note
+
+
+async def test_recording_is_told_in_its_words(tmp_path: Path) -> None:
+    ears = Ears("buy milk")
+    file = await listen(tmp_path, ears)
+
+    assert (file.text, file.note) == ("buy milk", "A transcript of the recording, made by a program:")
+    assert ears.asked == [(Recording("audio/ogg", b"OggS"), "turn 1")]
+
+
+async def test_secret_that_is_said_aloud_is_withheld(tmp_path: Path) -> None:
+    assert (await listen(tmp_path, Ears(f"the key is {KEY}"))).text == ""
+
+
+async def test_recording_that_nobody_takes_or_that_fails_is_said(tmp_path: Path) -> None:
+    silent = await listen(tmp_path, Ears("  "))
+    foreign = await listen(tmp_path, Ears("buy milk"), "audio/aiff")
+    failed = await listen(tmp_path, Ears(TransientError("away")))
+
+    assert silent.note == "Nothing is said in this recording."
+    assert foreign.note == failed.note
+    assert "no transcript" in foreign.note
 
 
 async def test_pdf_is_read(tmp_path: Path) -> None:

@@ -33,7 +33,8 @@ def test_file_lies_in_the_folder_of_the_one_who_sent_it(tmp_path: Path, scope: S
 
 def test_same_content_is_the_same_file_and_another_gets_a_number(tmp_path: Path) -> None:
     names = [
-        keep(tmp_path, OperatorScope(), DAY, "a.txt", data).path[-8:] for data in (b"1", b"22", b"1", b"22", b"333", b"")
+        keep(tmp_path, OperatorScope(), DAY, "a.txt", data).path[-8:]
+        for data in (b"1", b"22", b"1", b"22", b"333", b"")
     ]
 
     assert names == ["02/a.txt", "/a-2.txt", "02/a.txt", "/a-2.txt", "/a-3.txt", "/a-4.txt"]

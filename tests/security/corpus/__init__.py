@@ -1,0 +1,1 @@
+"""What attackers send: data alone, for every test that wants it."""
