@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
-from bench import conversation, pipeline, routines, search
+from bench import conversation, jobs, pipeline, routines, search
 from bench.platform import TOKEN, Platform
 
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -224,8 +224,9 @@ GOALS = {
     **search.GOALS,
     **pipeline.GOALS,
     **routines.GOALS,
+    **jobs.GOALS,
 }
-PARTS = {"search": search.measure, "pipeline": pipeline.measure, "routines": routines.measure}
+PARTS = {"search": search.measure, "pipeline": pipeline.measure, "routines": routines.measure, "jobs": jobs.measure}
 """What can be measured by itself, in this process."""
 
 

@@ -29,6 +29,7 @@ from agent.model.routine import (
     RunStatus,
     Trigger,
 )
+from agent.routines.access import OwnerAccess
 from agent.routines.engine import RoutineEngine
 from agent.routines.firing import MessageTriggers, Rules
 from agent.store import routines
@@ -84,6 +85,7 @@ async def _looks(store: Store) -> list[float]:
         jobs=nobody,
         deliveries=nobody,
         hooks=HookRunner(),
+        owners=OwnerAccess({}),
     )
     times = []
     async with asyncio.TaskGroup() as group:

@@ -151,7 +151,7 @@ def job() -> None:
 
 
 @job.command("list")
-@click.argument("narrowed_to", metavar="[FILTER]", default="all")
+@click.option("--state", "narrowed_to", metavar="STATE", default="all", help="Such as active, pending or failed.")
 def job_list(narrowed_to: str) -> None:
     """List the newest jobs of everybody, or those in one state."""
     settings = load()
@@ -161,23 +161,23 @@ def job_list(narrowed_to: str) -> None:
 
 
 @job.command("show")
-@click.argument("reference", metavar="ID")
-def job_show(reference: str) -> None:
+@click.argument("id")
+def job_show(id: str) -> None:
     """Show one job; ID may be its first digits."""
     settings = load()
     from bot.job_cli import show_job
 
-    sys.exit(show_job(settings, reference))
+    sys.exit(show_job(settings, id))
 
 
 @job.command("cancel")
-@click.argument("reference", metavar="ID")
-def job_cancel(reference: str) -> None:
+@click.argument("id")
+def job_cancel(id: str) -> None:
     """Cancel a job. A bot that runs it notices before its next step."""
     settings = load()
     from bot.job_cli import cancel_job
 
-    sys.exit(cancel_job(settings, reference))
+    sys.exit(cancel_job(settings, id))
 
 
 def load() -> Settings:

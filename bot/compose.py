@@ -63,7 +63,7 @@ from bot.extended import build_extensions, service_book
 from bot.gateway import Gateway
 from bot.hooks import build_hooks
 from bot.imports import lean_imports
-from bot.jobs import StoreToolHealth, build_jobs, close_questions_at
+from bot.jobs import StoreToolHealth, build_jobs, close_questions_at, tell_page
 from bot.late_servers import LateServers
 from bot.memory_vectors import MemoryVectors, build_index, build_vectors
 from bot.notifier import OperatorNotifier, Targets
@@ -219,6 +219,7 @@ def build_core(
         gateway=gateway,
         places=Directory(gateway, notifier),
         jobs=JobRuns(jobs.scheduler),
+        policies=policies(settings),
     )
     skills = ShelfSkills(shelf)
     memories = ThreadMemories(store)
@@ -323,6 +324,7 @@ def build_core(
         triggers=None if routines is None else routines.triggers,
     )
     close_questions_at(jobs.records, intake)
+    tell_page(channels, jobs.scheduler)
     expiry = ApprovalExpiry(store, clock, intake)
     runner = TurnRunner(
         Agent(thread_ops, job_turns, thread_commands, COMMANDS, services, clock),

@@ -14,12 +14,15 @@ from agent.conversation.ports import Deliveries, Hooks, TurnSignals
 from agent.jobs.records import JobRecords, JobRules
 from agent.jobs.scheduler import JobScheduler
 from agent.model.approval import ApprovalState, PendingApproval
+from agent.model.ids import OPERATOR
+from agent.model.job import Job, JobState
 from agent.store import tool_health
 from agent.store.base import Store, Transaction
 from agent.store.errors import StoreError
 from agent.tools.builtin.jobs import job_tools
 from agent.tools.registry import AnyTool
 from channels.base import Channel
+from channels.web import OPERATOR_ID, EventName, WebChannel
 from config.settings import Settings
 
 log = structlog.get_logger(__name__)
@@ -57,6 +60,7 @@ def build_jobs(
         progress_channels=frozenset(channels) - {"web", "console"},
     )
     records = JobRecords(rules, signals, deliveries)
+    records.listen(lambda job: log.info("job_changed", job_id=str(job.id), state=job.state.value))
     return Jobs(records, JobScheduler(records, store, clock, hooks))
 
 
@@ -67,6 +71,25 @@ def close_questions_at(records: JobRecords, intake: Intake) -> None:
         intake.close_question(tx, pending, state, by=by, now=now)
 
     records.close_questions_with(close)
+
+
+def tell_page(channels: Mapping[str, Channel], scheduler: JobScheduler) -> None:
+    """Let the page know of each change of the operator's jobs, while somebody looks."""
+    page = channels.get(WebChannel.name)
+    if not isinstance(page, WebChannel):
+        return
+
+    def tell(job: Job) -> None:
+        if job.user != OPERATOR or not page.hub.is_watched:
+            return
+        data: dict[str, object] = {"job_id": str(job.id), "title": job.title, "status": job.state.value}
+        if job.state.is_over:
+            page.hub.publish(EventName.JOB_RESULT, data | {"result": job.result, "error": job.error}, user=OPERATOR_ID)
+        else:
+            name = EventName.JOB_STARTED if job.state is JobState.PENDING else EventName.JOB_STATUS
+            page.hub.publish(name, data, user=OPERATOR_ID)
+
+    scheduler.on_change(tell)
 
 
 class StoreToolHealth:

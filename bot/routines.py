@@ -17,11 +17,13 @@ from agent.clock import Clock
 from agent.hooks.runner import HookRunner
 from agent.llm.base import LLMProvider
 from agent.model.routine import Run
+from agent.routines.access import OwnerAccess
 from agent.routines.desk import Places, RoutineDesk
 from agent.routines.engine import JobDispatch, RoutineEngine
 from agent.routines.firing import MessageTriggers, Rules, fire_webhook
 from agent.routines.guardrails import Blocked
 from agent.routines.lightweight import LightweightRunner, LightweightSettings
+from agent.safety.access import AccessPolicy
 from agent.safety.layer import SafetyLayer
 from agent.store.base import Store, Transaction
 from agent.tools.builtin.routines import routine_tools
@@ -62,6 +64,7 @@ def build_routines(
     gateway: Gateway,
     places: Places,
     jobs: JobDispatch,
+    policies: Mapping[str, AccessPolicy],
 ) -> Routines | None:
     """Everything about routines, their tools registered; None where they are switched off."""
     chosen = settings.routines
@@ -86,7 +89,14 @@ def build_routines(
         hooks=hooks,
     )
     engine = RoutineEngine(
-        rules, store=store, clock=clock, lightweight=lightweight, jobs=jobs, deliveries=gateway, hooks=hooks
+        rules,
+        store=store,
+        clock=clock,
+        lightweight=lightweight,
+        jobs=jobs,
+        deliveries=gateway,
+        hooks=hooks,
+        owners=OwnerAccess(policies),
     )
     desk = RoutineDesk(
         rules,

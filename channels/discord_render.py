@@ -97,7 +97,8 @@ _LABEL, _ROW = 80, 5
 
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})([^\n]*)$")
 _DEEP_HEADING = re.compile(r" {0,3}#{4,6}[ \t]+(.+)$")
-_DELIMITERS = re.compile(r"[ \t]*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*$")
+# Possessive: each run of blanks is walked once, not in each way to share it out.
+_DELIMITERS = re.compile(r"[ \t]*+\|?[ \t]*+:?-++:?[ \t]*+(?:\|[ \t]*+:?-++:?[ \t]*+)*+\|?[ \t]*+$")
 _PICTURE = re.compile(r"!(\[[^\[\]\n]{0,300}\]\([^)\s]{1,500}\))")
 
 

@@ -157,11 +157,24 @@ class SandboxBackend(Word):
     OFF = "off"
 
 
+class ContainerBackend(Word):
+    """What runs jobs in containers. `AUTO` takes the first that works."""
+
+    AUTO = "auto"
+    PODMAN = "podman"
+    DOCKER = "docker"
+    BUBBLEWRAP = "bubblewrap"
+    OFF = "off"
+
+
 class SandboxSettings(Section):
     """`[sandbox]`, `SANDBOX_*`. `allow_hosts` empty: commands have no network."""
 
     backend: SandboxBackend
     allow_hosts: HostRules
+    container: ContainerBackend
+    container_image: str | None = None
+    container_rootfs: str | None = None
 
 
 class HeartbeatSettings(Section):

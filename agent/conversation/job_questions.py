@@ -20,9 +20,9 @@ class Several:
 def answered_by_word(tx: Transaction, user: UserId, address: Address) -> PendingApproval | Several | None:
     """The one question that the person's jobs ask at this place; of several those asked in the very topic or thread."""
     asked = [
-        (pending, approvals.asked_at(tx, identifier))
-        for identifier in jobs.questions_of(tx, user)
-        if (pending := approvals.by_id(tx, identifier)) is not None
+        (pending, approvals.asked_at(tx, pending.id))
+        for thread in jobs.running_of(tx, user)
+        if (pending := approvals.open_of(tx, thread)) is not None
     ]
     return choose(asked, address)
 

@@ -104,7 +104,7 @@ class JobDelegate:
         if not text:
             return self._handle_silence(context)
         self.said, self.empty_answers = text, 0
-        if says_done(text):
+        if says_done(text) or not context.tools:  # a model without tools can do no more than answer
             return Finish(Responded(text), context)
         return Continue(context.with_messages(AssistantTurn(text), UserText(_CONTINUE)))
 

@@ -32,6 +32,8 @@ from channels.message import (
 )
 
 LONGEST_TITLE = 100
+MOST_ITERATIONS = 500
+"""Model calls that anybody may allow a job (the number is that of IronClaw's worker)."""
 GO_ON = "[system note] This job came to a halt and is started again. Go on where it stopped; repeat nothing."
 
 
@@ -98,7 +100,8 @@ class JobRecords:
     def start_waiting(self, tx: Transaction, now: datetime) -> None:
         """Give free slots to the jobs that wait longest."""
         jobs.lock_slots(tx)
-        for job in jobs.next_pending(tx, self.rules.max_parallel - jobs.slots_held(tx)):
+        free = self.rules.max_parallel - jobs.slots_held(tx)
+        for job in jobs.next_pending(tx, free) if free > 0 else ():
             self._start(tx, job, now)
 
     def _start(self, tx: Transaction, job: Job, now: datetime) -> None:
@@ -106,7 +109,7 @@ class JobRecords:
         chat_type = job.origin.chat_type if job.origin else ChatType.PRIVATE
         conversations.add_thread(tx, _key(job.user, job.id), address, chat_type, now, model=job.model)
         started = jobs.move(tx, job, JobState.IN_PROGRESS, now, "a slot was free", **self._fresh_times(now))
-        self._say_to(tx, started, f"Job: {job.title}\n\n{job.description}", f"start-{job.attempts}", now)
+        self._say_to(tx, started, _wish(job), f"start-{job.attempts}", now)
         self._changed(tx, started)
 
     def _fresh_times(self, now: datetime) -> dict[str, datetime]:
@@ -240,12 +243,15 @@ def _title(text: str) -> str:
     return line if len(line) <= LONGEST_TITLE else f"{line[: LONGEST_TITLE - 1]}…"
 
 
+def _wish(job: Job) -> str:
+    """What is to be done, once; in front of it a word that keeps it from being taken for a command."""
+    is_said = job.description.startswith(job.title.rstrip("…"))
+    return f"Job: {job.description}" if is_said else f"Job: {job.title}\n\n{job.description}"
+
+
 def _limits(wanted: JobLimits | None, default: JobLimits) -> JobLimits:
     """The smaller of what was asked for and what the operator allows; 0 tokens set no limit."""
     if wanted is None:
         return default
     budgets = [tokens for tokens in (wanted.max_tokens, default.max_tokens) if tokens > 0]
     return JobLimits(min(max(1, wanted.max_iterations), MOST_ITERATIONS), min(budgets, default=0))
-
-
-MOST_ITERATIONS = 500

@@ -8,8 +8,6 @@ from collections.abc import Callable
 from datetime import datetime
 from functools import partial
 
-import structlog
-
 from agent.clock import Clock
 from agent.conversation.ports import Hooks
 from agent.errors import InvalidTransition
@@ -22,8 +20,6 @@ from agent.model.ids import JobId
 from agent.model.job import Job, JobEvent, JobListing, JobRefusal, JobRequest, JobState, JobViewer
 from agent.store import jobs
 from agent.store.base import Store, Transaction
-
-log = structlog.get_logger(__name__)
 
 MOST_WAITING = 1000
 """Jobs of one person that may wait for a slot."""
@@ -51,7 +47,6 @@ class JobScheduler:
 
     def _count(self, job: Job) -> None:
         self.counts[job.state.value] += 1
-        log.info("job_changed", job_id=str(job.id), state=job.state.value)
 
     # -- taking ----------------------------------------------------------------------------------------------------
     async def dispatch(self, request: JobRequest) -> JobId:
@@ -79,7 +74,7 @@ class JobScheduler:
                 raise JobRefused(text)
 
     def _take(self, request: JobRequest, tx: Transaction) -> Job | JobRefusal:
-        waiting = jobs.counts(tx, JobViewer(request.user)).get(JobState.PENDING, 0)
+        waiting = jobs.waiting(tx, request.user)
         if waiting >= MOST_WAITING and (request.id is None or jobs.get(tx, request.id) is None):
             return JobRefusal(wording.TOO_MANY.format(count=waiting))
         return self._records.take(tx, request, self._clock.now())

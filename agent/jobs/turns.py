@@ -111,6 +111,10 @@ class JobTurns:
             if isinstance(admitted, str):
                 return settle.failed(envelope, ReasoningContext("", (), ()), admitted)
             envelope = admitted
+        with structlog.contextvars.bound_contextvars(job_id=str(job.id)):
+            return await self._serve(envelope, journal, job)
+
+    async def _serve(self, envelope: Envelope, journal: Journal, job: Job) -> Settlement:
         vitals = StoreVitals(self._records, self._store, self._clock, self._registry, job, envelope)
         try:
             finish = await self._run(envelope, journal, job, vitals)

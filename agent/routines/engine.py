@@ -62,6 +62,14 @@ class Hooks(Protocol):
     async def outbound(self, event: OutboundEvent) -> Passed | Stopped: ...
 
 
+class Owners(Protocol):
+    """Who may still have things done."""
+
+    def is_open(self, tx: Transaction, routine: Routine, now: datetime) -> bool:
+        """Whether the owner of a routine may still talk to the bot."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class _Closed:
     """How a run was closed: failures in a row by then, and whether that switched its routine off."""
@@ -83,6 +91,7 @@ class RoutineEngine:
         jobs: JobDispatch,
         deliveries: Deliveries,
         hooks: Hooks,
+        owners: Owners,
     ) -> None:
         self.rules = rules
         self._store = store
@@ -91,6 +100,7 @@ class RoutineEngine:
         self._jobs = jobs
         self._deliveries = deliveries
         self._hooks = hooks
+        self._owners = owners
         self._nudged = asyncio.Event()
         self._running: set[UUID] = set()
         self._is_looking = False
@@ -153,10 +163,22 @@ class RoutineEngine:
             return
         for run in await self._store.read(partial(routines.pending, count=free)):
             now = self._clock.now()
-            routine = await self._store.write(partial(_start, run, now))
+            routine = await self._store.write(partial(self._start, run, now))
             if routine is not None:
                 self._running.add(run.id)
                 group.create_task(self._serve(routine, replace(run, status=RunStatus.RUNNING, started_at=now)))
+
+    def _start(self, run: Run, now: datetime, tx: Transaction) -> Routine | None:
+        """Let a run begin; its routine as it is now, or None if there is nothing to begin."""
+        routine = routines.get(tx, run.routine)
+        if routine is None or not routines.start(tx, run.id, now):
+            return None
+        if self._owners.is_open(tx, routine, now):
+            return routine
+        log.warning("routine_owner_shut_out", routine=str(routine.id))
+        routines.finish(tx, run, Ending(RunStatus.MISSED, runs.SHUT_OUT), now)
+        routines.switch(tx, routine.id, on=False, due_at=None, now=now)
+        return None
 
     async def _until_next(self) -> timedelta:
         now = self._clock.now()
@@ -273,12 +295,6 @@ class RoutineEngine:
         address = routine.plan.notify.address or routine.plan.origin.address
         message = OutgoingMessage(id=message_id, address=address, kind=ReplyKind.FINDING, text=text)
         tx.after_commit(partial(self._deliveries.offer, outbox.add(tx, message, now)))
-
-
-def _start(run: Run, now: datetime, tx: Transaction) -> Routine | None:
-    """Let a run begin; its routine as it is now, or None if there is nothing to begin."""
-    routine = routines.get(tx, run.routine)
-    return routine if routine is not None and routines.start(tx, run.id, now) else None
 
 
 def _failures(routine: Routine, ending: Ending) -> int:

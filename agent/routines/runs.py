@@ -15,6 +15,7 @@ NEUTRAL_FAILURE = "It could not be done this time. Whoever made the routine find
 SWITCHED_OFF = (
     "It has failed {count} times in a row and is switched off now. Switch it on again with `/routines enable {name}`."
 )
+SHUT_OUT = "not run: its owner may not talk to the bot any more, so it is switched off"
 INTERRUPTED = "the bot stopped while it ran; what it had begun may be half done"
 
 _ICONS = {RunStatus.OK: "✅", RunStatus.ATTENTION: "🔔"}

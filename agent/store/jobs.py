@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 from sqlalchemy import RowMapping, Select, func, insert, select, update
 
 from agent.errors import InvalidTransition
-from agent.model.ids import ApprovalId, JobId, ThreadId, UserId
+from agent.model.ids import JobId, ThreadId, UserId
 from agent.model.job import (
     MOST_TRANSITIONS,
     Job,
@@ -28,11 +28,10 @@ from agent.model.job import (
 )
 from agent.store import facts
 from agent.store.base import Transaction
-from agent.store.tables import approvals, jobs, turns
+from agent.store.tables import jobs, turns
 
 _ORIGIN = TypeAdapter(JobOrigin)
 _TRANSITIONS = TypeAdapter(tuple[Transition, ...])
-_OPEN = ("pending", "in_progress", "stuck")
 _SLOTS = "job-slots"
 _MOST_LOOKED_AT = 1000
 
@@ -109,6 +108,13 @@ def _seen(tx: Transaction, viewer: JobViewer, wanted: Select[Any]) -> list[Job]:
     return [job for row in tx.connection.execute(wanted).mappings() if viewer.sees(job := _job(row))]
 
 
+def waiting(tx: Transaction, user: UserId) -> int:
+    """How many jobs of a person wait for a slot."""
+    return tx.connection.execute(
+        select(func.count()).select_from(jobs).where(jobs.c.state == JobState.PENDING, jobs.c.user_id == user)
+    ).scalar_one()
+
+
 def lock_slots(tx: Transaction) -> None:
     """Keep other processes from giving slots away until this transaction ends: they write the same row first."""
     facts.put(tx, _SLOTS, "")
@@ -117,18 +123,13 @@ def lock_slots(tx: Transaction) -> None:
 def slots_held(tx: Transaction) -> int:
     """How many jobs run or hang."""
     held = [state for state in JobState if state.holds_slot]
-    return tx.connection.execute(
-        select(func.count()).select_from(jobs).where(jobs.c.state.in_(_OPEN), jobs.c.state.in_(held))
-    ).scalar_one()
+    return tx.connection.execute(select(func.count()).select_from(jobs).where(jobs.c.state.in_(held))).scalar_one()
 
 
 def next_pending(tx: Transaction, count: int) -> Sequence[Job]:
     """The jobs that wait longest for a slot, at most `count`."""
     rows = tx.connection.execute(
-        select(jobs)
-        .where(jobs.c.state.in_(_OPEN), jobs.c.state == JobState.PENDING)
-        .order_by(jobs.c.number)
-        .limit(max(0, count))
+        select(jobs).where(jobs.c.state == JobState.PENDING).order_by(jobs.c.number).limit(count)
     )
     return [_job(row) for row in rows.mappings()]
 
@@ -197,15 +198,14 @@ def over_but_running(tx: Transaction) -> Sequence[ThreadId]:
     return [ThreadId(thread) for thread in rows.scalars()]
 
 
-def questions_of(tx: Transaction, user: UserId) -> Sequence[ApprovalId]:
-    """The open questions of a person's jobs, the one asked longest ago first."""
+def running_of(tx: Transaction, user: UserId) -> Sequence[ThreadId]:
+    """The threads of a person's jobs in progress, the one asked for first before the others."""
     rows = tx.connection.execute(
-        select(approvals.c.id)
-        .join(jobs, jobs.c.thread_id == approvals.c.thread_id)
-        .where(approvals.c.state == "open", approvals.c.requested_by == user)
-        .order_by(approvals.c.created_at)
+        select(jobs.c.thread_id)
+        .where(jobs.c.state == JobState.IN_PROGRESS, jobs.c.user_id == user)
+        .order_by(jobs.c.number)
     )
-    return [ApprovalId(identifier) for identifier in rows.scalars()]
+    return [ThreadId(thread) for thread in rows.scalars()]
 
 
 def turns_of(tx: Transaction, thread: ThreadId) -> Sequence[UUID]:
@@ -214,9 +214,7 @@ def turns_of(tx: Transaction, thread: ThreadId) -> Sequence[UUID]:
 
 
 def _in_state(tx: Transaction, state: JobState, *more: Any) -> Sequence[Job]:
-    rows = tx.connection.execute(
-        select(jobs).where(jobs.c.state.in_(_OPEN), jobs.c.state == state, *more).order_by(jobs.c.number)
-    )
+    rows = tx.connection.execute(select(jobs).where(jobs.c.state == state, *more).order_by(jobs.c.number))
     return [_job(row) for row in rows.mappings()]
 
 

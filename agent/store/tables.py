@@ -467,12 +467,7 @@ jobs = Table(
     Column("error", Text),
     Column("transitions", Text, nullable=False, server_default="[]"),
     Index("ix_jobs_user_id", "user_id", "number"),
-    Index(
-        "ix_jobs_open",
-        "number",
-        sqlite_where=text("state IN ('pending', 'in_progress', 'stuck')"),
-        postgresql_where=text("state IN ('pending', 'in_progress', 'stuck')"),
-    ),
+    Index("ix_jobs_state", "state", "number"),
 )
 
 # How often tools that did not come with the bot have broken in a row.

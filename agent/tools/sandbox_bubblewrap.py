@@ -27,7 +27,7 @@ from agent.tools.sandbox_request import Finished, NotRun, Outcome, SandboxReques
 WORKSPACE = PurePosixPath("/workspace")
 AGENT_FILES = PurePosixPath("/agent")  # read-only files that do not lie in the folder
 
-_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
+PROGRAM_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 _SYSTEM_FOLDERS = ("bin", "sbin", "lib", "lib32", "lib64")
 _SYSTEM_FILES = ("/etc/ld.so.cache", "/etc/alternatives", "/etc/localtime")
 # By which programs know servers, on Debian, Alpine, Fedora and Arch. Keys lie beside them, never in them.
@@ -55,7 +55,7 @@ class BubblewrapSandbox:
 
     def __init__(self, program: str, environment: Mapping[str, str], proxy: HostProxy | None = None) -> None:
         self._program = program
-        self._python = find_python(_PATH)
+        self._python = find_python(PROGRAM_PATH)
         self._proxy = proxy if self._python else None
         self._language = language_variables(environment)
         self._shell = shutil.which("bash", path="/usr/bin") or "/bin/sh"
@@ -80,7 +80,7 @@ class BubblewrapSandbox:
         return outcome if isinstance(outcome, NotRun) else replace(outcome, refusals=refusals)
 
     async def _run(self, request: SandboxRequest, door: Door | None) -> Outcome:
-        uid = _identity(request.folder) if self._as_root else os.geteuid()
+        uid = identity_of(request.folder) if self._as_root else os.geteuid()
         with ExitStack() as opened:
             try:
                 files = await asyncio.to_thread(_prepare, request, uid if self._as_root else None, opened)
@@ -88,12 +88,12 @@ class BubblewrapSandbox:
                 return NotRun(str(error))
             except OSError as error:
                 return NotRun(f"the working folder could not be prepared: {error.strerror}")
-            setup = _open_text("\0".join(self._setup(request, files, door)), opened)
+            setup = open_text("\0".join(self._setup(request, files, door)), opened)
             descriptors = [setup, *(descriptor for descriptor, _ in files)]
             try:
                 return await run_program(
                     [self._program, "--args", str(setup), "--", *self._command(request, uid, door)],
-                    environment={"PATH": _PATH},  # readable inside as the environment of process 1
+                    environment={"PATH": PROGRAM_PATH},  # readable inside as the environment of process 1
                     timeout=request.timeout,
                     output_bytes=request.limits.output_bytes,
                     descriptors=[*descriptors, door.descriptor] if door else descriptors,
@@ -107,8 +107,8 @@ class BubblewrapSandbox:
         """What is mounted and kept apart. Bubblewrap reads it from a file, since its arguments can be seen inside."""
         yield from self._isolation()
         yield from self._environment(request, proxy_variables() if door else {})
-        yield from _system_mounts(_CERTIFICATES if door else ())
-        yield from _fresh_mounts(request.limits.scratch_bytes)
+        yield from system_mounts(_CERTIFICATES if door else ())
+        yield from fresh_mounts(request.limits.scratch_bytes)
         yield from ("--bind", str(request.folder), str(WORKSPACE))
         yield from _masks(request)
         for descriptor, target in files:
@@ -118,8 +118,8 @@ class BubblewrapSandbox:
 
     def _command(self, request: SandboxRequest, uid: int, door: Door | None) -> Iterator[str]:
         """What runs inside."""
-        yield from _limits(request)
-        yield from _drop_to(uid) if self._as_root else ()
+        yield from limits_of(request)
+        yield from drop_to(uid) if self._as_root else ()
         yield from ("/usr/bin/env", "-C", str(WORKSPACE / request.workdir))
         yield from launching(self._python, door.descriptor) if door and self._python else ()
         yield from (self._shell, "-c", request.command)
@@ -136,7 +136,7 @@ class BubblewrapSandbox:
         variables = {
             **self._language,
             **proxies,
-            "PATH": _PATH,
+            "PATH": PROGRAM_PATH,
             "HOME": str(WORKSPACE),
             "PWD": str(WORKSPACE / request.workdir),
             "USER": "agent",
@@ -149,7 +149,7 @@ class BubblewrapSandbox:
             yield from ("--setenv", name, value)
 
 
-def _identity(folder: Path) -> int:
+def identity_of(folder: Path) -> int:
     """The user and group that owns a folder and all that runs in it: always the same for a folder."""
     return _FIRST_UID + crc32(os.fsencode(folder)) % _UIDS
 
@@ -164,11 +164,11 @@ def _prepare(request: SandboxRequest, owner: int | None, opened: ExitStack) -> t
             raise CannotPrepare(f"{place.name} in the working folder is not a folder")
     if owner is not None:
         kept = (path for path in (*request.hidden, *request.readonly) if path.is_relative_to(request.folder))
-        _hand_over(request.folder, owner, frozenset(kept))
+        hand_over(request.folder, owner, frozenset(kept))
     name, uid = ("agent", owner if owner is not None else os.geteuid())
     files = [
-        (_open_text(f"{name}:x:{uid}:{uid}::{WORKSPACE}:/bin/sh\n", opened), PurePosixPath("/etc/passwd")),
-        (_open_text(f"{name}:x:{uid}:\n", opened), PurePosixPath("/etc/group")),
+        (open_text(f"{name}:x:{uid}:{uid}::{WORKSPACE}:/bin/sh\n", opened), PurePosixPath("/etc/passwd")),
+        (open_text(f"{name}:x:{uid}:\n", opened), PurePosixPath("/etc/group")),
     ]
     for path in request.readonly:
         if (descriptor := _open_plain_file(path, opened)) is not None:
@@ -179,7 +179,7 @@ def _prepare(request: SandboxRequest, owner: int | None, opened: ExitStack) -> t
     return tuple(files)
 
 
-def _hand_over(folder: Path, owner: int, kept: frozenset[Path]) -> None:
+def hand_over(folder: Path, owner: int, kept: frozenset[Path]) -> None:
     """Give `folder` and what is in it to `owner`, without following links, and without what is `kept`.
 
     What lies deeper than `_MAX_DEPTH` is left alone: only commands make such trees, and those are their own already.
@@ -230,7 +230,8 @@ def _open_plain_file(path: Path, opened: ExitStack) -> int | None:
     return descriptor
 
 
-def _open_text(text: str, opened: ExitStack) -> int:
+def open_text(text: str, opened: ExitStack) -> int:
+    """A descriptor that gives `text`, until `opened` is left."""
     descriptor = os.memfd_create("text", os.MFD_CLOEXEC)
     opened.callback(os.close, descriptor)
     os.write(descriptor, text.encode())
@@ -238,7 +239,8 @@ def _open_text(text: str, opened: ExitStack) -> int:
     return descriptor
 
 
-def _system_mounts(further: Sequence[str]) -> Iterator[str]:
+def system_mounts(further: Sequence[str]) -> Iterator[str]:
+    """The machine's programs and libraries, for reading, and `further` files."""
     yield from ("--ro-bind", "/usr", "/usr")
     for name in _SYSTEM_FOLDERS:
         place = Path("/", name)
@@ -253,7 +255,8 @@ def _system_mounts(further: Sequence[str]) -> Iterator[str]:
         yield from ("--ro-bind-try", file, file)
 
 
-def _fresh_mounts(scratch_bytes: int) -> Iterator[str]:
+def fresh_mounts(scratch_bytes: int) -> Iterator[str]:
+    """Processes, devices and scratch space of its own."""
     yield from ("--proc", "/proc", "--dev", "/dev")
     for place in ("/dev/shm", "/tmp"):
         yield from ("--perms", "1777", "--size", str(scratch_bytes), "--tmpfs", place)
@@ -272,7 +275,8 @@ def _data_mount(descriptor: int, target: PurePosixPath) -> Iterable[str]:
     return "--perms", "0444", "--ro-bind-data", str(descriptor), str(target)
 
 
-def _limits(request: SandboxRequest) -> Iterator[str]:
+def limits_of(request: SandboxRequest) -> Iterator[str]:
+    """The beginning of a command line that keeps what follows within the limits."""
     limits = request.limits
     yield "/usr/bin/prlimit"
     yield f"--data={limits.memory_bytes}"
@@ -285,7 +289,8 @@ def _limits(request: SandboxRequest) -> Iterator[str]:
         yield from (_CHOOM, "-n", "1000", "--")
 
 
-def _drop_to(uid: int) -> Iterable[str]:
+def drop_to(uid: int) -> Iterable[str]:
+    """The beginning of a command line that runs what follows as another user, who can gain nothing."""
     return (
         "/usr/bin/setpriv",
         f"--reuid={uid}",

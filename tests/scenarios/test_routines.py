@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from agent.llm.base import Completion, CompletionRequest
+from agent.conversation.replies import WITHHELD
+from agent.hooks.base import Event, Go, Hook, Outcome, Point, Reject
+from agent.llm.base import Completion, CompletionRequest, FinishReason
 from agent.llm.errors import TransientError
 from agent.llm.messages import ToolResult
 from agent.model.ids import OPERATOR, UserId
-from agent.model.routine import Run, RunStatus
+from agent.model.routine import Notify, Run, RunStatus
 from agent.model.tool_call import JsonValue, ToolCall
 from agent.routines.firing import Rules, fire_due, fire_system_event
 from agent.store import conversations, routines
@@ -261,10 +264,8 @@ async def test_made_up_runs_are_spread_out(tmp_path: Path) -> None:
     seen: list[int] = []
     async with started(tmp_path, model, clock=clock) as bot:
         for _ in range(3):
-            await bot.post("Up.", count=2 * (len(seen) + 1))
-            await bot.rest()
+            await settled(bot)
             seen.append(len(model.runs))
-            await bot.clock.wait_for_sleeper()
             bot.clock.advance(timedelta(seconds=15))
 
     assert seen == [2, 4, 6]
@@ -653,6 +654,24 @@ async def test_an_answer_without_a_word_is_asked_for_again(tmp_path: Path) -> No
     assert len(model.runs) == 3
 
 
+async def test_what_somebody_ordered_ends_with_their_access(tmp_path: Path) -> None:
+    clock = FakeClock()
+    async with started(tmp_path, Model(say("Up.")), clock=clock) as bot:
+        await make(bot, user="42")
+        await make(bot)
+    model = Model(say("Up."))
+    async with started(tmp_path, model, clock=clock, variables={"TELEGRAM_DM_POLICY": "pairing"}) as bot:
+        await forward(bot, 21 * HOUR)
+        await bot.post("Up.")
+        found = await runs_of(bot, user=UserId("telegram:42"))
+        theirs = await bot.store.read(lambda tx: routines.of_user(tx, UserId("telegram:42")))
+
+    assert len(model.runs) == 1
+    assert [message.address.chat_id for message in bot.sent] == [OWNER]
+    assert [run.status for run in found] == [RunStatus.MISSED]
+    assert [routine.enabled for routine in theirs] == [False]
+
+
 # -- a chat that moves -----------------------------------------------------------------------------------------------
 async def test_a_group_that_gets_a_new_id_takes_its_routines_along(tmp_path: Path) -> None:
     """FR-T12."""
@@ -695,6 +714,108 @@ async def test_a_background_job_does_the_run_and_the_routine_tells_its_result(tm
     assert post.message.address.chat_id == OWNER
     assert found[0].job is not None
     assert found[0].status is RunStatus.ATTENTION
+
+
+async def test_a_background_job_that_a_crash_cut_off_goes_on_and_so_does_its_run(tmp_path: Path) -> None:
+    clock = FakeClock()
+    model = Model(arguments=NINE | {"action_type": "full_job"})
+    async with started(tmp_path, model, clock=clock) as bot:
+        await make(bot)
+        held = await begin_held(bot)
+    assert held.reached.is_set()
+    async with started(tmp_path, lambda _: say("I have completed the job. It is long."), clock=clock) as bot:
+        await bot.post("It is long.")
+        await settled(bot)
+        found = await runs_of(bot)
+
+    assert [run.status for run in found] == [RunStatus.ATTENTION]
+
+
+async def test_a_background_job_that_is_cancelled_is_a_failure(tmp_path: Path) -> None:
+    model = Model(arguments=NINE | {"action_type": "full_job"})
+    async with started(tmp_path, model) as bot:
+        await make(bot)
+        await begin_held(bot)
+        found = await runs_of(bot)
+        await bot.say(f"/cancel {found[0].job}")
+        post = await bot.post("❌ **Routine 'morning'**")
+
+    assert "cancelled" in post.text
+
+
+async def begin_held(bot: Bot) -> Held:
+    """Let the next run ask a model that does not answer."""
+    held = Held(say("Up."))
+    bot.llm.default = held
+    bot.clock.advance(21 * HOUR)
+    assert bot.core.routines is not None
+    bot.core.routines.engine.nudge()
+    await held.reached.wait()
+    return held
+
+
+# -- hooks ---------------------------------------------------------------------------------------------------------
+def refusing(point: Point, word: str) -> Hook:
+    async def refuse(event: Event) -> Outcome:
+        return Reject("no") if word in getattr(event, "content", "") else Go()
+
+    return Hook("refusing", frozenset({point}), refuse)
+
+
+async def test_a_hook_can_withhold_a_notice(tmp_path: Path) -> None:
+    async with started(tmp_path, Model(say("The safe opens with 1234."))) as bot:
+        await make(bot)
+        bot.core.hooks.register(refusing(Point.BEFORE_OUTBOUND, "safe"))
+        await forward(bot, 21 * HOUR)
+        found = await runs_of(bot)
+
+    assert notices(bot) == [WITHHELD]
+    assert [run.status for run in found] == [RunStatus.ATTENTION]
+
+
+async def test_words_that_a_hook_refuses_reach_no_model(tmp_path: Path) -> None:
+    model = Model(say("Rolled back."), arguments=dict(LISTENS))
+    async with started(tmp_path, model) as bot:
+        await make(bot)
+        bot.core.hooks.register(refusing(Point.BEFORE_INBOUND, "1234"))
+        await bot.say("deploy failed 1234")
+        post = await bot.post("❌")
+
+    assert "refused by a hook" in post.text
+    assert model.runs == []
+
+
+async def test_an_answer_that_was_cut_off_is_a_failure(tmp_path: Path) -> None:
+    cut = Completion(text="The servers are", finish=FinishReason.LENGTH)
+    async with started(tmp_path, Model(cut)) as bot:
+        await make(bot)
+        await forward(bot, 21 * HOUR)
+        post = await bot.post("❌")
+
+    assert "cut off" in post.text
+
+
+async def test_success_is_told_to_those_who_want_to_hear_of_it(tmp_path: Path) -> None:
+    async with started(tmp_path, Model(say("ROUTINE_OK"))) as bot:
+        await make(bot)
+        routine = (await bot.store.read(routines.everybodys))[0]
+        plan = replace(routine.plan, notify=Notify(on_success=True))
+        await bot.store.write(lambda tx: routines.change(tx, replace(routine, plan=plan)))
+        await forward(bot, 21 * HOUR)
+
+    assert notices(bot) == ["✅ **Routine 'morning'**: done, nothing to report"]
+
+
+async def test_a_routine_that_is_deleted_while_it_runs_says_nothing(tmp_path: Path) -> None:
+    async with started(tmp_path, Model()) as bot:
+        await make(bot)
+        held = await begin_held(bot)
+        await bot.say("/routines delete morning")
+        await bot.post("is deleted")
+        held.release.set()
+        await settled(bot)
+
+    assert notices(bot) == []
 
 
 async def test_without_routines_the_command_says_so(tmp_path: Path) -> None:

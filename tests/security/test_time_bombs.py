@@ -24,18 +24,24 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("agent", "channels", "bot", "config")
-LENGTH = 16_000
-"""Characters. A square of it takes two seconds and more."""
-LIMIT_SECONDS = 1.0
-_ANCHORED = frozenset({"match", "fullmatch"})
+LENGTH = 20_000
+"""Characters. A square of it takes a second and more."""
+LIMIT_SECONDS = 0.6
+_ANCHORED = frozenset({"match", "fullmatch", "pattern"})
 
 BOUNDED: Mapping[str, str] = {
     "agent.extensions.services._HOST": "names of hosts out of files of the operator",
     "agent.llm.wire.openai_chat._REASONING": "names of models",
+    "agent.tools.builtin.shell_commands.WRAPPERS": "one word of a command, matched whole",
 }
 """Expressions that see short texts alone, and whose."""
 
-REPORTED: Mapping[str, str] = {}
+REPORTED: Mapping[str, str] = {
+    "agent.conversation.prompt._SKILL": "a message that begins as the line of skills does",
+    "agent/jobs/planning.py '```(?:json)?'": "an answer of a model that is a fence and blanks",
+    "agent/media/extract.py '[ \\t]+\\n'": "a document of blanks; it is read in a process of its own, in bounded time",
+    "agent.media.text._WHOLE_LINE_IN_BRACKETS": "a text file of empty lines",
+}
 """Expressions that are known to be slow. Each is a fault to be mended; the test fails once it is."""
 
 
@@ -72,9 +78,23 @@ def patterns_in(value: object, depth: int = 0) -> Iterator[re.Pattern[str]]:
         yield from patterns_in([getattr(value, each.name, None) for each in fields(value)], depth)
 
 
-def in_modules() -> Iterator[Found]:
+@cache
+def uses() -> Mapping[str, frozenset[str]]:
+    """The methods that are called on each constant, by its name."""
+    found: dict[str, set[str]] = {}
+    for source in sources().values():
+        for name, method in re.findall(r"\b(_?[A-Z][A-Z0-9_]*)\.([a-z]+)\b", source):
+            found.setdefault(name, set()).add(method)
+    return {name: frozenset(methods) for name, methods in found.items()}
+
+
+@cache
+def in_modules() -> tuple[Found, ...]:
     """Those that modules keep, each once."""
-    everything = "\n".join(sources().values())
+    return tuple(_in_modules())
+
+
+def _in_modules() -> Iterator[Found]:
     seen: set[tuple[str, int]] = set()
     for package in PACKAGES:
         for info in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
@@ -85,8 +105,8 @@ def in_modules() -> Iterator[Found]:
                 for pattern in patterns_in(value):
                     if (pattern.pattern, pattern.flags) not in seen:
                         seen.add((pattern.pattern, pattern.flags))
-                        uses = set(re.findall(rf"\b{name}\.([a-z]+)\b", everything))
-                        yield Found(f"{info.name}.{name}", pattern, bool(uses) and uses <= _ANCHORED | {"pattern"})
+                        methods = uses().get(name, frozenset())
+                        yield Found(f"{info.name}.{name}", pattern, bool(methods) and methods <= _ANCHORED)
 
 
 def in_calls() -> Iterator[Found]:
@@ -97,7 +117,7 @@ def in_calls() -> Iterator[Found]:
                 case ast.Call(
                     func=ast.Attribute(value=ast.Name(id="re"), attr=use), args=[ast.Constant(value=str(text)), *_]
                 ) if use != "compile":
-                    yield Found(f"{path}:{node.lineno}", re.compile(text), use in _ANCHORED)
+                    yield Found(f"{path} {text[:12]!r}", re.compile(text), use in _ANCHORED)
 
 
 def letters_of(tree: Iterable[tuple[object, object]]) -> Iterator[str]:
@@ -136,12 +156,12 @@ def letters_of(tree: Iterable[tuple[object, object]]) -> Iterator[str]:
 
 def attacks_on(pattern: re.Pattern[str]) -> Iterator[str]:
     """Long texts that nearly match: its own words over and over, alone, in pairs and after a beginning."""
-    words = list(dict.fromkeys(letters_of(_parser.parse(pattern.pattern, pattern.flags))))[:8]
+    words = list(dict.fromkeys(letters_of(_parser.parse(pattern.pattern, pattern.flags))))[:6]
     units = dict.fromkeys(
-        [*words, " ", "\n", "a", "0", "\u200b", *(one + other for one in words[:4] for other in words[:4])]
+        [*words, " ", "\n", "a", "0", "\u200b", *(one + other for one in words[:3] for other in words[:3])]
     )
     for unit in units:
-        for head in ("", *words[:2]):
+        for head in ("", *words[:1]):
             yield f"{head}{unit * (LENGTH // len(unit))}\x01"
 
 
@@ -194,11 +214,14 @@ def test_no_expression_is_held_up_by_a_text_made_for_it(package: str) -> None:
 
 
 def test_no_expression_in_a_call_is_held_up_either() -> None:
-    assert {found.where: text for found in in_calls() if (text := slow_on(found)) is not None} == {}
+    slow = {found.where: slow_on(found) for found in in_calls()}
+
+    assert {where: text for where, text in slow.items() if text is not None and where not in REPORTED} == {}
+    assert [where for where, text in slow.items() if text is None and where in REPORTED] == [], "mended: take it out"
 
 
 def test_exceptions_name_expressions_that_exist() -> None:
-    assert {*BOUNDED, *REPORTED} <= {found.where for found in in_modules()}
+    assert {*BOUNDED, *REPORTED} <= {found.where for found in (*in_modules(), *in_calls())}
 
 
 def test_a_slow_expression_would_be_noticed() -> None:

@@ -125,8 +125,6 @@ class ContainerDelegate:
             case Prepared():
                 output = await self.executor.run(prepared, replace(self.context, call_id=call.id))
         result = self.executor.present(call, output)
-        event = Event(
-            kind="tool_result", tool=call.name[:200], text=output.text[:PREVIEW], is_error=output.is_error
-        )
+        event = Event(kind="tool_result", tool=call.name[:200], text=output.text[:PREVIEW], is_error=output.is_error)
         await self.outside.tell(event)
         return result

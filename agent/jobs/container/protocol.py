@@ -1,11 +1,11 @@
 """What a container and the program say to each other, as JSON over HTTP. Both sides validate what they are sent.
 
-    GET  /job      -> Brief            once, first
-    GET  /prompts  -> Prompts          before each step
-    POST /llm      ModelAsk -> ModelAnswer
-    POST /events   Event
-    POST /status   Status              every 5 steps
-    POST /result   Result              once, last
+GET  /job      -> Brief            once, first
+GET  /prompts  -> Prompts          before each step
+POST /llm      ModelAsk -> ModelAnswer
+POST /events   Event
+POST /status   Status              every 5 steps
+POST /result   Result              once, last
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Prompts(Wire):
 class WireCall(Wire):
     """A tool call."""
 
-    id: Name
+    id: Annotated[str, Field(max_length=1000), AfterValidator(_plain)]
     name: Name
     arguments: dict[str, JsonValue] = Field(default_factory=dict)
     malformed: Text | None = None
@@ -118,7 +118,7 @@ class WireTool(Wire):
 
 
 class ModelAsk(Wire):
-    """A model call that the program is to make. Which model, at what price and with which key is not the container's."""
+    """A model call that the program is to make. Model, price and key are not the container's matter."""
 
     messages: tuple[WireMessage, ...] = Field(min_length=1, max_length=MOST_MESSAGES)
     tools: tuple[WireTool, ...] = Field(default=(), max_length=len(TOOLS))

@@ -50,13 +50,13 @@ class RoutineCreateArguments(Arguments):
     event_channel: str | None = None
     event_source: str | None = None
     event_type: str | None = None
-    event_filters: dict[str, str | int | float | bool] = {}
+    event_filters: dict[str, str | int | float | bool] = Field(default={})
     webhook_path: str | None = None
     action_type: ActionType = ActionType.LIGHTWEIGHT
     context_paths: list[str] = Field(default=[], description="documents a run is told")
     cooldown_secs: int | None = None
     dedup_secs: int | None = None
-    tool_permissions: list[str] = []
+    tool_permissions: list[str] = Field(default=[])
     notify_channel: str | None = Field(default=None, description="leave out for this conversation")
     notify_user: str | None = None
 
@@ -116,8 +116,16 @@ class RoutineDesk(Protocol):
 
 
 def create_approval(arguments: RoutineCreateArguments) -> Approval:
-    """Asked about each time where a routine is to use, with nobody about, tools that always ask."""
-    return Approval.ALWAYS if arguments.tool_permissions else Approval.NEVER
+    """Asked about where tools that ask are to run with nobody about: a job uses those that can be allowed for good,
+    and those that ask each time where they are named."""
+    if arguments.tool_permissions:
+        return Approval.ALWAYS
+    return Approval.UNLESS_ALWAYS if arguments.action_type is ActionType.FULL_JOB else Approval.NEVER
+
+
+def update_approval(arguments: RoutineUpdateArguments) -> Approval:
+    """Asked about where a routine is to do something else than what was consented to."""
+    return Approval.NEVER if arguments.prompt is None else Approval.UNLESS_ALWAYS
 
 
 class RoutineCreate:
@@ -179,6 +187,7 @@ class RoutineUpdate:
         "Change a routine: enable or disable it, its prompt, schedule, time zone or description.",
         RoutineUpdateArguments,
         Effect.WRITE,
+        assess=update_approval,
         rare=True,
     )
 

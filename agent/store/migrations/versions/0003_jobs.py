@@ -42,14 +42,7 @@ def upgrade() -> None:
         sa.UniqueConstraint("thread_id", name=op.f("uq_jobs_thread_id")),
     )
     op.create_index("ix_jobs_user_id", "jobs", ["user_id", "number"], unique=False)
-    op.create_index(
-        "ix_jobs_open",
-        "jobs",
-        ["number"],
-        unique=False,
-        sqlite_where=sa.text("state IN ('pending', 'in_progress', 'stuck')"),
-        postgresql_where=sa.text("state IN ('pending', 'in_progress', 'stuck')"),
-    )
+    op.create_index("ix_jobs_state", "jobs", ["state", "number"], unique=False)
     op.create_table(
         "tool_health",
         sa.Column("tool", sa.Text(), nullable=False),
