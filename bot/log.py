@@ -17,6 +17,8 @@ from typing import Final, TextIO
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
+from agent.safety.known_values import SecretValues
+from agent.safety.leak_detector import LeakDetector
 from config.masking import MASK, mask_pattern, mask_shapes
 from config.settings import LogFormat, LogSettings
 
@@ -52,10 +54,12 @@ def configure_logging(settings: LogSettings, secrets: Iterable[str], stream: Tex
 
 def redactor(secrets: Iterable[str]) -> Processor:
     """A processor that masks these secrets, and whatever looks like one, in every value of a record."""
-    known = mask_pattern(secrets)
+    values = tuple(secrets)
+    known = mask_pattern(values)
+    detector = LeakDetector(SecretValues(values))
 
     def mask(text: str) -> str:
-        return mask_shapes(known.sub(MASK, text) if known else text)
+        return detector.redact(mask_shapes(known.sub(MASK, text) if known else text))
 
     def clean(value: object) -> object:
         match value:

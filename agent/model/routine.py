@@ -178,10 +178,6 @@ class RunStatus(StrEnum):
     FAILED = "failed"
     MISSED = "missed"
 
-    @property
-    def is_over(self) -> bool:
-        return self not in (RunStatus.PENDING, RunStatus.RUNNING)
-
 
 @dataclass(frozen=True, slots=True)
 class Run:

@@ -76,7 +76,7 @@ RULES: tuple[LeakRule, ...] = (
     _tail(
         "database_password",
         rf"(?i:{_DATABASES})(?:\+[A-Za-z0-9]{{1,16}})?",
-        r"://[^\s:/@'\"<>]{0,128}:[^\s/@'\"<>]{1,256}@[^\s'\"<>]{1,256}",
+        r"://[^\s:/@'\"<>]{0,128}:(?!\[REDACTED\]@)[^\s/@'\"<>]{1,256}@[^\s'\"<>]{1,256}",
     ),
     _header("bearer_token", r"Bearer[ \t]+" + _CREDENTIAL, "bearer"),
     _header(

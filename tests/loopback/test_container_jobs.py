@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import signal
 import stat
-from collections.abc import AsyncIterator, Callable
+import sys
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
@@ -19,12 +19,13 @@ from agent.jobs.container import wording
 from agent.jobs.container.assignment import Bounds
 from agent.jobs.container.engine import EngineHost
 from agent.jobs.container.host import ContainerHost, RefusingHost
-from agent.llm.base import Completion, CompletionRequest
+from agent.llm.base import CompletionRequest
 from agent.llm.errors import BudgetExceeded, TransientError
 from agent.llm.messages import AssistantTurn, ToolResult, UserText
 from agent.loop.agentic_loop import Failed, Finish, Inject, Responded, Stop, Stopped
 from agent.store.open import open_store
 from tests.support.containers import (
+    REPOSITORY,
     SECRET,
     ContainerBench,
     ProcessHost,
@@ -79,14 +80,9 @@ def asked(bench: ContainerBench, number: int) -> CompletionRequest:
     return bench.llm.requests[number]
 
 
-walls = pytest.mark.parametrize(
-    "backend",
-    [
-        "process",
-        pytest.param("bubblewrap", marks=needs_bubblewrap),
-        pytest.param("podman", marks=needs_podman),
-    ],
-)
+_WALLS = [pytest.param("bubblewrap", marks=needs_bubblewrap), pytest.param("podman", marks=needs_podman)]
+within_walls = pytest.mark.parametrize("backend", _WALLS)
+walls = pytest.mark.parametrize("backend", ["process", *_WALLS])
 
 
 def on(backend: str) -> ContainerHost | None:
@@ -119,26 +115,29 @@ async def test_a_job_works_with_tools_in_its_folder_and_its_last_words_are_the_r
         assert ("shell",) in bench.life.pulses
 
 
-@walls
-async def test_nothing_of_the_operator_is_inside(tmp_path: Path, backend: str) -> None:
-    """Neither the environment nor the files show keys; within walls there is no network and no other file."""
-    os.environ["ANTHROPIC_API_KEY"] = SECRET
+@within_walls
+async def test_nothing_of_the_operator_is_inside(tmp_path: Path, backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the environment nor the files show keys; there is no network, no other file, and no root."""
+    monkeypatch.setenv("ANTHROPIC_API_KEY", SECRET)
     (tmp_path / "secret.txt").write_text(SECRET)
-    command = f"cat /proc/*/environ 2>/dev/null; env; cat {tmp_path}/secret.txt; id -u; cat /proc/net/dev"
-    try:
-        async with bench_on(tmp_path, on(backend), call("shell", command=command), DONE, backend=backend) as bench:
-            assert isinstance((await bench.work()).outcome, Responded)
-            (result,) = [m for m in asked(bench, 1).messages if isinstance(m, ToolResult)]
-            if backend != "process":  # without walls it sees what the test sees
-                assert SECRET not in result.text
-                assert "canary" not in result.text
-                assert "eth0" not in result.text
-                assert "\n0\n" not in result.text
-            for request in bench.llm.requests:
-                assert bench.turns.bounds is not None
-                assert "Bearer" not in str(request)
-    finally:
-        del os.environ["ANTHROPIC_API_KEY"]
+    command = f"cat /proc/*/environ 2>/dev/null; env; cat {tmp_path}/secret.txt; id -u; cat /proc/net/dev; ls -a /"
+    async with bench_on(tmp_path, None, call("shell", command=command), DONE, backend=backend) as bench:
+        assert isinstance((await bench.work()).outcome, Responded)
+        (result,) = [m for m in asked(bench, 1).messages if isinstance(m, ToolResult)]
+        assert "PATH=" in result.text
+        for kept_out in ("canary", "eth0", "\n0\n", str(tmp_path) + "\n"):
+            assert kept_out not in result.text
+        assert all(assignment not in str(bench.llm.requests) for assignment in (SECRET, "Bearer"))
+
+
+@within_walls
+async def test_the_token_is_in_no_argument_environment_or_file(tmp_path: Path, backend: str) -> None:
+    """What a command may look at: the arguments and variables of each process, and each file it can read."""
+    look = "cat /proc/*/cmdline /proc/*/environ 2>/dev/null | tr '\\0' '\\n' | grep -cE '^[A-Za-z0-9_-]{43}$'"
+    async with bench_on(tmp_path, None, call("shell", command=look), DONE, backend=backend) as bench:
+        assert isinstance((await bench.work()).outcome, Responded)
+        (result,) = [m for m in asked(bench, 1).messages if isinstance(m, ToolResult)]
+        assert "\n0\n" in result.text, result.text
 
 
 @walls
@@ -212,7 +211,9 @@ async def test_one_that_falls_silent_is_ended(tmp_path: Path) -> None:
 
 async def test_one_that_is_over_its_time_is_ended(tmp_path: Path) -> None:
     bounds = replace(QUICK, wall=timedelta(seconds=2))
-    script = f"{HTTP}\nask('GET', '/job')\nwhile True:\n    ask('POST', '/status', {{'iteration': 1}})\n    time.sleep(0.2)"
+    script = (
+        f"{HTTP}\nask('GET', '/job')\nwhile True:\n    ask('POST', '/status', {{'iteration': 1}})\n    time.sleep(0.2)"
+    )
     async with bench_on(tmp_path, ProcessHost(script), bounds=bounds) as bench:
         assert text_of(await bench.work()) == wording.OUT_OF_TIME.format(seconds="2")
 
@@ -274,7 +275,8 @@ async def test_the_model_is_asked_within_the_programs_bounds_whatever_was_asked_
     script = f"""{HTTP}
 ask('GET', '/job')
 user = {{'role': 'user', 'text': 'hello'}}
-foreign = ask('POST', '/llm', {{'messages': [user], 'tools': [{{'name': 'http', 'description': '', 'parameters': {{}}}}]}})[0]
+http = {{'name': 'http', 'description': '', 'parameters': {{}}}}
+foreign = ask('POST', '/llm', {{'messages': [user], 'tools': [http]}})[0]
 extra = ask('POST', '/llm', {{'messages': [user], 'model': 'dearest'}})[0]
 fine = ask('POST', '/llm', {{'messages': [user], 'max_tokens': 10**9, 'temperature': 2}})[0]
 ask('POST', '/result', {{'success': True, 'text': json.dumps([foreign, extra, fine])}})
@@ -291,7 +293,8 @@ async def test_a_model_call_is_cut_off_when_its_container_dies(tmp_path: Path) -
     script = f"""{HTTP}
 import threading, os
 ask('GET', '/job')
-threading.Thread(target=ask, args=('POST', '/llm', {{'messages': [{{'role': 'user', 'text': 'hello'}}]}}), daemon=True).start()
+body = {{'messages': [{{'role': 'user', 'text': 'hello'}}]}}
+threading.Thread(target=ask, args=('POST', '/llm', body), daemon=True).start()
 time.sleep(1)
 os._exit(9)
 """
@@ -365,17 +368,16 @@ async def test_what_a_killed_program_left_in_bubblewrap_is_ended(tmp_path: Path)
 
 
 # -- walls -------------------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize(
-    "backend", [pytest.param("bubblewrap", marks=needs_bubblewrap), pytest.param("podman", marks=needs_podman)]
-)
+@within_walls
 async def test_memory_and_processes_are_limited(tmp_path: Path, backend: str) -> None:
-    fork = "for i in $(seq 300); do sleep 3 & done 2>&1 | tail -1; jobs | wc -l"
-    hog = "/opt/python/bin/python3.11 -c 'x = bytearray(3 * 1024**3)' 2>&1 | tail -1; echo status $?"
+    fork = "for i in $(seq 300); do sleep 1 & done 2>&1 | tail -1"
+    hog = 'awk \'BEGIN { x = "x"; while (length(x) < 3000000000) x = x x; print "kept" }\''
     steps = (call("shell", id="a", command=fork), call("shell", id="b", command=hog), DONE)
     async with bench_on(tmp_path, None, *steps, backend=backend) as bench:
         assert isinstance((await bench.work()).outcome, Responded)
         results = [m.text for m in asked(bench, 2).messages if isinstance(m, ToolResult)]
         assert "esource" in results[0] or "fork" in results[0], results[0]
+        assert "kept" not in results[1]
 
 
 async def test_a_folder_elsewhere_is_refused(tmp_path: Path) -> None:
@@ -422,3 +424,40 @@ async def containers_of(bench: ContainerBench) -> list[str]:
     )
     output, _ = await process.communicate()
     return [name for name in output.decode().split() if bench.hosts.mark[:-1] in name]
+
+
+# -- a program that is killed ------------------------------------------------------------------------------------------
+_BOT = """
+import asyncio, sys
+from pathlib import Path
+from agent.store.open import open_store
+from tests.support.containers import ContainerBench
+from tests.support.scripted_llm import Held, ScriptedLLM, say
+async def main():
+    home, held = Path(sys.argv[1]), Held(say("never said"))
+    bench = ContainerBench(home, open_store(home), None, ScriptedLLM([held]), backend=sys.argv[2])
+    task = asyncio.ensure_future(bench.work())
+    await held.reached.wait()
+    print("works", flush=True)
+    await task
+asyncio.run(main())
+"""
+
+
+@within_walls
+async def test_a_killed_program_leaves_nothing_once_the_next_one_has_looked(tmp_path: Path, backend: str) -> None:
+    program = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", _BOT, str(tmp_path), backend, stdout=asyncio.subprocess.PIPE, cwd=REPOSITORY
+    )
+    assert program.stdout is not None
+    async with asyncio.timeout(60):
+        while b"works" not in await program.stdout.readline():
+            pass
+    program.send_signal(signal.SIGKILL)
+    await program.wait()
+    async with bench_on(tmp_path, None, backend=backend) as bench:
+        await bench.hosts.reap()
+        assert await containers_of(bench) == []
+        async with asyncio.timeout(20):
+            while bench.left_running():  # the kernel ends them one after the other
+                await asyncio.sleep(0.05)

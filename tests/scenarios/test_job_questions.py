@@ -9,8 +9,21 @@ from agent.model.job import JobRequest, JobState
 from agent.model.tool_call import ToolCall
 from channels.message import ChatType
 from tests.support.bot import Bot
-from tests.support.jobs import DONE, NO_PLAN, RUN, ended, reports, request, runs, shell, start, the_job, tool_results
-from tests.support.scripted_llm import ScriptedLLM, calls, say
+from tests.support.jobs import (
+    DONE,
+    NO_PLAN,
+    RUN,
+    ended,
+    listing,
+    reports,
+    request,
+    runs,
+    shell,
+    start,
+    the_job,
+    tool_results,
+)
+from tests.support.scripted_llm import ScriptedLLM, call, calls, say
 
 
 @pytest.mark.parametrize("answer", ["button", "word"])
@@ -112,3 +125,29 @@ async def test_unattended_job_runs_what_asks_each_time_only_if_it_was_allowed_be
 
         assert runs(tmp_path) == count
         assert not bot.telegram.posted
+
+
+async def test_time_of_a_job_stands_still_while_it_waits_for_its_person(tmp_path: Path) -> None:
+    async with Bot(tmp_path, ScriptedLLM([NO_PLAN, calls(shell()), DONE])) as bot:
+        await start(bot)
+        question = await bot.post("Approval needed")
+        await bot.rest()
+        waiting = await the_job(bot)
+        await bot.press(question, "y")
+        await bot.post("42 sheep")
+
+    assert (waiting.deadline, waiting.alive_until) == (None, None)
+
+
+async def test_job_starts_no_further_job_and_asks_for_no_credential(tmp_path: Path) -> None:
+    auth = ToolCall("b", "tool_auth", {"name": "github"})
+    wishes = [call("create_job", title="t", description="d", id="a"), calls(auth)]
+    async with Bot(tmp_path, ScriptedLLM([NO_PLAN, *wishes, DONE])) as bot:
+        await start(bot)
+        await bot.post("42 sheep")
+
+        assert (await listing(bot)).total == 1
+        assert [result.is_error for result in tool_results(bot.llm.requests[-1])] == [True, True]
+        offered = {tool.name for asked in bot.llm.requests for tool in asked.tools}
+        assert "echo" in offered
+        assert offered.isdisjoint({"create_job", "tool_auth"})

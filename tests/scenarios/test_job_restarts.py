@@ -278,3 +278,35 @@ async def test_extension_tool_that_keeps_breaking_is_taken_away_and_the_operator
         assert len(reports(bot, "I took it away")) == 1
         await bot.say("/tools")
         assert "flaky" not in (await bot.post("**Tools**")).text
+
+
+async def test_hanging_call_of_a_job_that_another_process_cancelled_is_cut_off_by_repair(tmp_path: Path) -> None:
+    hangs = Held(DONE)
+    async with Bot(tmp_path, ScriptedLLM([NO_PLAN, hangs])) as bot:
+        job = await start(bot)
+        await hangs.reached.wait()
+        assert await asyncio.to_thread(cancel_job, bot.settings, job.short_id) == 0
+        await bot.core.repair.check()
+        await bot.rest()
+
+        assert (await the_job(bot)).state is JobState.CANCELLED
+        assert not hangs.release.is_set()
+
+
+async def test_job_that_the_program_was_away_from_is_not_taken_for_one_that_hangs(tmp_path: Path) -> None:
+    hangs = Held(DONE)
+    async with Bot(tmp_path, ScriptedLLM([NO_PLAN, hangs])) as bot:
+        await start(bot)
+        await hangs.reached.wait()
+        await bot.crash()
+    bot.clock.advance(timedelta(minutes=30))
+
+    held = Held(DONE)
+    async with Bot(tmp_path, ScriptedLLM([held]), clock=bot.clock) as bot:
+        await held.reached.wait()
+        await bot.core.repair.check()
+        held.release.set()
+        await bot.post("42 sheep")
+
+        assert (await the_job(bot)).attempts == 0
+        assert not reports(bot, "is stuck")

@@ -10,7 +10,7 @@ import pytest
 from agent.llm.base import Completion, CompletionRequest, Usage
 from agent.model.ids import JobId
 from agent.model.job import JobLimits, JobState
-from channels.message import Address, ChatType
+from channels.message import Address, ChatType, ToolStep
 from tests.support.bot import Bot
 from tests.support.builders import make_message
 from tests.support.jobs import DONE, JOB_ID, NO_PLAN, reports, request, start, the_job, tool_results, words
@@ -300,3 +300,26 @@ async def test_model_starts_a_job_and_looks_at_it(tmp_path: Path) -> None:
         await bot.post("42 sheep")
 
         assert (await the_job(bot)).title == "Sheep"
+
+
+class AtOnce:
+    """Makes the channel one that shows signs without delay."""
+
+    async def show_step(self, step: ToolStep) -> None:
+        return None
+
+
+async def test_chat_is_shown_no_sign_of_writing_while_a_job_runs(tmp_path: Path) -> None:
+    held = Held(DONE)
+    bot = Bot(tmp_path, ScriptedLLM([NO_PLAN, call("echo", message="one"), held, say("hello!")]))
+    bot.steps = {"memory": AtOnce()}
+    async with bot:
+        await start(bot)
+        await held.reached.wait()
+        silent = list(bot.telegram.drafts)
+        await bot.say("hi")
+        await bot.post("hello!")
+        held.release.set()
+        await bot.post("42 sheep")
+
+    assert silent == []

@@ -41,7 +41,9 @@ class ShowingChannel(MemoryChannel):
 class Watch:
     """All that left the agent while it was watched."""
 
-    def __init__(self, home: Path, logged: list[Mapping[str, object]], records: list[logging.LogRecord]) -> None:
+    def __init__(
+        self, home: Path, logged: Sequence[Mapping[str, object]], records: Sequence[logging.LogRecord]
+    ) -> None:
         self._home = home
         self._logged = logged
         self._records = records

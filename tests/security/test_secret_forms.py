@@ -92,7 +92,8 @@ def test_what_surrounds_a_secret_stays_as_it_is(name: str, before: str, after: s
 def test_no_part_of_a_secret_streams_out_however_the_pieces_are_cut(name: str, how: str, sizes: list[int]) -> None:
     secret = WHOLE[name]
     text = f"The key is {BREAKS[how](secret)} and so on, and more of it. " * 2
-    gate, end, shown = SAFETY.stream_gate(), 0, []
+    gate, end = SAFETY.stream_gate(), 0
+    shown: list[str] = []
     while end < len(text):
         end += sizes[len(shown) % len(sizes)]
         shown.append(gate.feed(text[:end]))

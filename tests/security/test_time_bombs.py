@@ -38,8 +38,8 @@ BOUNDED: Mapping[str, str] = {
 
 REPORTED: Mapping[str, str] = {
     "agent.conversation.prompt._SKILL": "a message that begins as the line of skills does",
-    "agent/jobs/planning.py '```(?:json)?'": "an answer of a model that is a fence and blanks",
-    "agent/media/extract.py '[ \\t]+\\n'": "a document of blanks; it is read in a process of its own, in bounded time",
+    "agent/jobs/planning.py: ```(?:json)?": "an answer of a model that is a fence and blanks",
+    r"agent/media/extract.py: [ \t]+\n": "a document of blanks; it is read in a process of its own, in bounded time",
     "agent.media.text._WHOLE_LINE_IN_BRACKETS": "a text file of empty lines",
 }
 """Expressions that are known to be slow. Each is a fault to be mended; the test fails once it is."""
@@ -117,7 +117,7 @@ def in_calls() -> Iterator[Found]:
                 case ast.Call(
                     func=ast.Attribute(value=ast.Name(id="re"), attr=use), args=[ast.Constant(value=str(text)), *_]
                 ) if use != "compile":
-                    yield Found(f"{path} {text[:12]!r}", re.compile(text), use in _ANCHORED)
+                    yield Found(f"{path}: {text[:12]}", re.compile(text), use in _ANCHORED)
 
 
 def letters_of(tree: Iterable[tuple[object, object]]) -> Iterator[str]:
@@ -140,8 +140,6 @@ def letters_of(tree: Iterable[tuple[object, object]]) -> Iterator[str]:
                     yield from letters_of(branch)
             case (("ASSERT" | "ASSERT_NOT"), tuple(parts)):
                 yield from letters_of(parts[1])
-            case "ATOMIC_GROUP", tree:
-                yield from letters_of(tree)  # type: ignore[arg-type]  # the parser has no types
             case "IN", list(choices):
                 for kind_of, choice in choices[:3]:
                     if str(kind_of) == "LITERAL":
@@ -157,12 +155,10 @@ def letters_of(tree: Iterable[tuple[object, object]]) -> Iterator[str]:
 def attacks_on(pattern: re.Pattern[str]) -> Iterator[str]:
     """Long texts that nearly match: its own words over and over, alone, in pairs and after a beginning."""
     words = list(dict.fromkeys(letters_of(_parser.parse(pattern.pattern, pattern.flags))))[:6]
-    units = dict.fromkeys(
-        [*words, " ", "\n", "a", "0", "\u200b", *(one + other for one in words[:3] for other in words[:3])]
-    )
-    for unit in units:
-        for head in ("", *words[:1]):
-            yield f"{head}{unit * (LENGTH // len(unit))}\x01"
+    pairs = dict.fromkeys(one + other for one in words[:3] for other in words[:3] if one != other)
+    plain = [*words, " ", "\n", "a", "0", "\u200b"]
+    for head, unit in (*((head, unit) for head in ("", *words[:1]) for unit in plain), *(("", pair) for pair in pairs)):
+        yield f"{head}{unit * (LENGTH // len(unit))}\x01"
 
 
 class TookTooLong(Exception):

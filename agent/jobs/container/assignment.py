@@ -59,6 +59,7 @@ from agent.store.errors import StoreError
 log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
+_LOOK_EVERY = 1.0  # what it says moves its time on and back
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,8 +149,7 @@ class Assignment:
         process = asyncio.ensure_future(exited)
         try:
             while True:
-                # What it says moves its time on: a sleep that is over looks again how much is left.
-                wait = max(0.0, min(self._over_at, self._quiet_until) - self._loop.time())
+                wait = min(max(0.0, min(self._over_at, self._quiet_until) - self._loop.time()), _LOOK_EVERY)
                 await asyncio.wait(_any(self._ended, process), timeout=wait, return_when=asyncio.FIRST_COMPLETED)
                 if self._ended.done():
                     return self._ended.result()

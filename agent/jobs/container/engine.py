@@ -22,6 +22,7 @@ log = structlog.get_logger(__name__)
 LABEL = "optimclaw.job"
 RUNC = ("--runtime", "runc", "--cgroup-manager", "cgroupfs")
 """For machines on whose mixed cgroups podman's own choice of a runtime refuses to work."""
+_NAME = "optimclaw-"
 _COMMAND_TIMEOUT = timedelta(seconds=20)
 _ROOT_FOLDERS = (
     *("dev", "etc", "home", "mnt", "proc", "root", "run/optimclaw", "sys", "tmp", "usr", "var", "workspace"),
@@ -65,8 +66,8 @@ class EngineHost:
             yield child
 
     async def reap(self, mark: str, keep: Collection[str]) -> Sequence[str]:
-        found = await self._ask("ps", "--all", "--filter", f"label={LABEL}", "--format", f'{{{{.Label "{LABEL}"}}}}')
-        labels = [line.strip() for line in found.splitlines()]
+        found = await self._ask("ps", "--all", "--filter", f"label={LABEL}", "--format", "{{.Names}}")
+        labels = [label for line in found.splitlines() if (label := label_of(line.strip()))]
         orphans = [label for label in labels if label.startswith(mark) and label not in keep]
         for label in orphans:
             await self._ask("rm", "--force", name_of(label))
@@ -92,7 +93,7 @@ def run_arguments(host: EngineHost, launch: Launch) -> Iterator[str]:
     yield from ("--ulimit", "nofile=1024:1024", "--ulimit", "core=0:0", "--ulimit", "nproc=1024:1024")
     yield from ("--ulimit", f"fsize={limits.file_bytes}:{limits.file_bytes}")
     yield from ("--user", f"{launch.owner}:{launch.owner}", "--workdir", str(WORKSPACE))
-    yield from ("--log-driver", "none", "--pull", "never")
+    yield from ("--log-driver", "none", "--pull", "never", "--stop-timeout", "0")
     if is_podman:
         yield from ("--http-proxy=false", "--read-only-tmpfs=false", "--timeout", f"{limits.wall.total_seconds():.0f}")
         if os.geteuid() != 0:
@@ -118,7 +119,12 @@ def mount(bind: Bind) -> str:
 
 def name_of(label: str) -> str:
     """The name of the container with a label."""
-    return f"optimclaw-{label.replace(':', '-')}"
+    return f"{_NAME}{label.replace(':', '-', 1)}"
+
+
+def label_of(name: str) -> str:
+    """The label of the container with a name; empty for one of somebody else."""
+    return name.removeprefix(_NAME).replace("-", ":", 1) if name.startswith(_NAME) else ""
 
 
 def make_skeleton(root: Path) -> None:

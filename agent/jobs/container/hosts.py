@@ -45,8 +45,9 @@ class ContainerHosts:
         """The host, chosen and tested once. A refusal is not kept: what was missing may be installed meanwhile."""
         async with self._lock:
             if self._chosen is None or isinstance(self._chosen, RefusingHost):
-                await asyncio.to_thread(self._place.mkdir, parents=True, exist_ok=True)
                 self._chosen = await self._choose(self.mark)
+                if not isinstance(self._chosen, RefusingHost):  # from now on each start looks for orphans
+                    await asyncio.to_thread(self._place.mkdir, parents=True, exist_ok=True)
             return self._chosen
 
     @contextmanager
@@ -69,7 +70,7 @@ class ContainerHosts:
         """One look."""
         if self._chosen is None and not await asyncio.to_thread(self._place.is_dir):
             return
-        host = await self.host()
+        host = self._chosen or await self.host()
         if isinstance(host, RefusingHost):
             return
         if orphans := await host.reap(self.mark, frozenset(self._running)):

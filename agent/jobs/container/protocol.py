@@ -44,13 +44,13 @@ def _plain(text: str) -> str:
 
 
 Text = Annotated[str, AfterValidator(_plain)]
-Name = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_plain)]
+Name = Annotated[str, Field(max_length=1000), AfterValidator(_plain)]
 
 
 class Wire(BaseModel):
     """One value of the protocol. Unknown fields are refused."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)  # most bots never start a container
 
 
 class Brief(Wire):
@@ -75,7 +75,7 @@ class Prompts(Wire):
 class WireCall(Wire):
     """A tool call."""
 
-    id: Annotated[str, Field(max_length=1000), AfterValidator(_plain)]
+    id: Name
     name: Name
     arguments: dict[str, JsonValue] = Field(default_factory=dict)
     malformed: Text | None = None

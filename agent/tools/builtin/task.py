@@ -106,7 +106,7 @@ class Task:
             _PROMPT.format(paths=_said(arguments.paths)),
             tuple(tool for tool in tools if tool.name not in _WITHHELD) if self._llm.supports_tools else (),
             (),
-            (UserText(arguments.prompt),),
+            (UserText(self._screen.hide_secrets(arguments.prompt)),),
         )
         try:
             finish = await run_agentic_loop(subagent, start, max_iterations=arguments.max_iterations)
