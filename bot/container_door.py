@@ -16,17 +16,8 @@ from typing import TYPE_CHECKING, TypeVar
 import structlog
 
 from agent.jobs.container.assignment import Assignment, Denied
-from agent.jobs.container.protocol import (
-    FOLDER_HEADER,
-    MAX_BODY_BYTES,
-    MAX_MODEL_BYTES,
-    SOCKET_NAME,
-    Event,
-    ModelAsk,
-    Result,
-    Status,
-    Wire,
-)
+from agent.jobs.container.limits import FOLDER_HEADER, MAX_BODY_BYTES, MAX_MODEL_BYTES, SOCKET_NAME
+from agent.jobs.container.protocol import Event, ModelAsk, Result, Status, Wire
 
 if TYPE_CHECKING:
     from aiohttp import web

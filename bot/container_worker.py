@@ -22,10 +22,8 @@ from pydantic import ValidationError
 
 from agent.clock import SystemClock
 from agent.jobs.container.delegate import ContainerDelegate, DoorClosed
+from agent.jobs.container.limits import FOLDER_HEADER, SOCKET_FOLDER, SOCKET_NAME
 from agent.jobs.container.protocol import (
-    FOLDER_HEADER,
-    SOCKET_FOLDER,
-    SOCKET_NAME,
     Brief,
     Event,
     ModelAnswer,

@@ -61,6 +61,7 @@ class JobRecords:
         self._signals = signals
         self._deliveries = deliveries
         self._listeners: list[Changed] = []
+        self._open: set[JobId] = set()  # jobs that were not over when they were heard of last
         self._close_question: CloseQuestion | None = None
 
     def listen(self, listener: Changed) -> None:
@@ -215,9 +216,31 @@ class JobRecords:
     def _post(self, tx: Transaction, message: OutgoingMessage, now: datetime) -> None:
         tx.after_commit(partial(self._deliveries.offer, outbox.add(tx, message, now)))
 
+    def ended_elsewhere(self, tx: Transaction) -> None:
+        """Let the listeners know of jobs that another process, such as a shell, has ended."""
+        for identifier in tuple(self._open):  # it belongs to the event loop, and this runs beside it
+            job = jobs.get(tx, identifier)
+            if job is not None and job.state.is_over:
+                tx.after_commit(partial(self._announce_once, job))
+
+    def watch_open(self, tx: Transaction) -> None:
+        """Keep an eye on the jobs that an earlier process left."""
+        tx.after_commit(partial(self._open.update, jobs.not_over(tx)))
+
     def _changed(self, tx: Transaction, job: Job) -> None:
+        tx.after_commit(partial(self._announce, job))
+
+    def _announce_once(self, job: Job) -> None:
+        if job.id in self._open:
+            self._announce(job)
+
+    def _announce(self, job: Job) -> None:
+        if job.state.is_over:
+            self._open.discard(job.id)
+        else:
+            self._open.add(job.id)
         for listener in self._listeners:
-            tx.after_commit(partial(listener, job))
+            listener(job)
 
 
 def notice_id(job: JobId, key: str) -> UUID:

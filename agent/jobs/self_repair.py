@@ -80,6 +80,7 @@ class SelfRepair:
 
     def _begin(self, tx: Transaction) -> None:
         jobs.extend(tx, self._clock.now() + self._records.rules.threshold)
+        self._records.watch_open(tx)
         tool_health.forget(tx)
 
     async def check(self) -> tuple[RepairResult, ...]:
@@ -89,6 +90,7 @@ class SelfRepair:
         for thread in await self._store.read(jobs.over_but_running):
             self._signals.stop(thread)
             self._signals.wake(thread, Lane.TURN)
+        await self._store.write(self._records.ended_elsewhere)
         await self._store.write(lambda tx: self._records.start_waiting(tx, self._clock.now()))
         await self._take_broken_tools_away()
         return tuple(results)

@@ -47,11 +47,29 @@ def _decoded(page: Page) -> str:
         return page.body.decode("utf-8", errors="replace")
 
 
+_MOST_OPEN = 200
+"""Beginnings of tags without an end. The parser looks for the end of each one anew, so many of them take it hours."""
+
+
+def _is_unclosed(html: bytes) -> bool:
+    """Whether a page is made of tags, comments or sections that begin and never end: no real one is."""
+    open_comments = html[html.rfind(b"-->") + 1 :].count(b"<!--")
+    open_sections = html[html.rfind(b"]>") + 1 :].count(b"<![")
+    most_tags = max(piece.count(b"<") for piece in html.split(b">"))
+    return max(open_comments, open_sections, most_tags) > _MOST_OPEN
+
+
 def _markdown(page: Page) -> str:
+    if _is_unclosed(page.body[:MOST_HTML_BYTES]):
+        return _decoded(page)[:MOST_HTML_BYTES]
     from bs4 import BeautifulSoup
+    from bs4.exceptions import ParserRejectedMarkup
     from markdownify import MarkdownConverter
 
-    soup = BeautifulSoup(page.body[:MOST_HTML_BYTES], "html.parser", from_encoding=page.charset)
+    try:
+        soup = BeautifulSoup(page.body[:MOST_HTML_BYTES], "html.parser", from_encoding=page.charset)
+    except ParserRejectedMarkup:
+        return _decoded(page)[:MOST_HTML_BYTES]
     title = soup.title.get_text(" ", strip=True) if soup.title else ""
     _tidy(soup, page.url)
     try:
@@ -69,6 +87,8 @@ def _tidy(soup: BeautifulSoup, base: str) -> None:
     """Take out what people do not see, and let links stand by themselves."""
     for unseen in soup([*_UNSEEN, "title"]):
         unseen.decompose()
+    for cell in soup(["td", "th"], colspan=True):
+        del cell["colspan"]  # a number of the page's choice, repeated as so many columns
     for link in soup("a", href=True):
         try:
             link["href"] = urljoin(base, str(link["href"]))

@@ -187,6 +187,12 @@ def extend(tx: Transaction, alive_until: datetime) -> None:
     )
 
 
+def not_over(tx: Transaction) -> Sequence[JobId]:
+    """The jobs that wait, run or hang."""
+    going = [state for state in JobState if not state.is_over]
+    return [JobId(each) for each in tx.connection.execute(select(jobs.c.id).where(jobs.c.state.in_(going))).scalars()]
+
+
 def over_but_running(tx: Transaction) -> Sequence[ThreadId]:
     """Threads of jobs that are over while their turn is open: somebody ended them from another process."""
     over = [state for state in JobState if state.is_over]

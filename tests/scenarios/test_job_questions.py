@@ -1,5 +1,6 @@
 """A background job asks in the chat it comes from, and only its person may answer."""
 
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ from tests.support.jobs import (
     the_job,
     tool_results,
 )
-from tests.support.scripted_llm import ScriptedLLM, call, calls, say
+from tests.support.scripted_llm import Held, ScriptedLLM, call, calls, say
 
 
 @pytest.mark.parametrize("answer", ["button", "word"])
@@ -128,15 +129,18 @@ async def test_unattended_job_runs_what_asks_each_time_only_if_it_was_allowed_be
 
 
 async def test_time_of_a_job_stands_still_while_it_waits_for_its_person(tmp_path: Path) -> None:
-    async with Bot(tmp_path, ScriptedLLM([NO_PLAN, calls(shell()), DONE])) as bot:
+    held = Held(DONE)
+    async with Bot(tmp_path, ScriptedLLM([NO_PLAN, calls(shell()), held])) as bot:
         await start(bot)
         question = await bot.post("Approval needed")
         await bot.rest()
         waiting = await the_job(bot)
         await bot.press(question, "y")
-        await bot.post("42 sheep")
+        await held.reached.wait()
+        running = await the_job(bot)
 
     assert (waiting.deadline, waiting.alive_until) == (None, None)
+    assert running.deadline == bot.clock.now() + timedelta(hours=1)
 
 
 async def test_job_starts_no_further_job_and_asks_for_no_credential(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from agent.llm.errors import TransientError
+from agent.model import ids
 from agent.model.job import JobState
 from agent.model.tool_call import ToolCall, ToolOutput
 from agent.store import jobs
@@ -21,7 +22,6 @@ from tests.support.jobs import (
     NO_PLAN,
     RUN,
     is_stuck,
-    listing,
     reports,
     runs,
     shell,
@@ -105,7 +105,7 @@ async def test_same_command_delivered_twice_makes_one_job(tmp_path: Path) -> Non
         await bot.post("42 sheep")
         await bot.rest()
 
-        assert (await listing(bot)).total == 1
+        assert (await the_job(bot)).id == ids.job_id("command", "telegram:1:77")
 
 
 async def test_everything_that_is_told_to_a_running_job_joins_it(tmp_path: Path) -> None:
@@ -285,10 +285,14 @@ async def test_hanging_call_of_a_job_that_another_process_cancelled_is_cut_off_b
     async with Bot(tmp_path, ScriptedLLM([NO_PLAN, hangs])) as bot:
         job = await start(bot)
         await hangs.reached.wait()
+        heard: list[JobState] = []
+        bot.core.jobs.on_change(lambda changed: heard.append(changed.state))
         assert await asyncio.to_thread(cancel_job, bot.settings, job.short_id) == 0
+        await bot.core.repair.check()
         await bot.core.repair.check()
         await bot.rest()
 
+        assert heard == [JobState.CANCELLED]
         assert (await the_job(bot)).state is JobState.CANCELLED
         assert not hangs.release.is_set()
 

@@ -22,7 +22,7 @@ from agent.jobs.container.child import running_child
 from agent.jobs.container.choose import ContainerSettings, choose_container
 from agent.jobs.container.host import ContainerHost, Launch, RefusingHost, Running
 from agent.jobs.container.hosts import ContainerHosts
-from agent.jobs.container.protocol import SOCKET_NAME
+from agent.jobs.container.limits import SOCKET_NAME
 from agent.jobs.container.turns import ContainerTurns
 from agent.jobs.container.wish import ContainerWish, facts_of, folder_named, wish_of
 from agent.llm.messages import ChatMessage

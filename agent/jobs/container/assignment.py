@@ -9,7 +9,7 @@ import asyncio
 import hmac
 import secrets
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Protocol, TypeVar, assert_never
@@ -19,12 +19,9 @@ from pydantic import ValidationError
 
 from agent.errors import AgentError
 from agent.jobs.container import wording
+from agent.jobs.container.limits import MAX_ITERATIONS, MAX_OUTPUT_TOKENS, PREVIEW, TOOLS, WALL_TIME
+from agent.jobs.container.ports import Life, Pulse
 from agent.jobs.container.protocol import (
-    MAX_ITERATIONS,
-    MAX_OUTPUT_TOKENS,
-    PREVIEW,
-    TOOLS,
-    WALL_TIME,
     Brief,
     Event,
     ModelAnswer,
@@ -45,10 +42,8 @@ from agent.loop.agentic_loop import (
     Finish,
     Inject,
     LoopOutcome,
-    LoopSignal,
     Proceed,
     Responded,
-    Step,
     Stop,
     Stopped,
 )
@@ -84,18 +79,6 @@ class Denied(Exception):
         self.text = text
 
 
-class Life(Protocol):
-    """The job's row and journal while it runs: the delegate of jobs gives it."""
-
-    async def check_signals(self) -> LoopSignal: ...
-
-    async def before_llm_call(self, context: ReasoningContext, iteration: int) -> Step: ...
-
-    async def after_iteration(self, context: ReasoningContext, iteration: int) -> None:
-        """Make what the context holds durable."""
-        ...
-
-
 class Screen(Protocol):
     """Masks secrets."""
 
@@ -123,7 +106,7 @@ class Assignment:
     account: Account
     screen: Screen
     say: Callable[[str], Awaitable[None]]
-    pulse: Callable[[Sequence[str]], Awaitable[object]]
+    pulse: Pulse
     time_of: Callable[[str], timedelta]
     bounds: Bounds = field(default_factory=Bounds)
     token: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from agent.jobs.completion import says_done
-from agent.jobs.container.protocol import PREVIEW, STATUS_EVERY, Event, Prompts, Status
+from agent.jobs.container.limits import PREVIEW, STATUS_EVERY
+from agent.jobs.container.protocol import Event, Prompts, Status
 from agent.llm.base import Completion, CompletionRequest
 from agent.llm.clean import clean
 from agent.llm.messages import AssistantTurn, ToolResult, UserText

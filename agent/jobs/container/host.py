@@ -12,7 +12,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Protocol
 
-from agent.jobs.container.protocol import SOCKET_FOLDER, WALL_TIME
+from agent.jobs.container.limits import SOCKET_FOLDER, WALL_TIME
 from agent.tools.sandbox_bubblewrap import PROGRAM_PATH, WORKSPACE
 
 _PACKAGES = ("agent", "bot", "channels", "config")

@@ -11,32 +11,14 @@ POST /result   Result              once, last
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
 from typing import Annotated, Literal, assert_never
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from agent.jobs.container.limits import MAX_OUTPUT_TOKENS, MOST_MESSAGES, PREVIEW, TOOLS
 from agent.llm.base import Completion, FinishReason, ToolDefinition
 from agent.llm.messages import AssistantTurn, ChatMessage, ToolResult, UserText
 from agent.model.tool_call import JsonValue, ToolCall
-
-SOCKET_FOLDER = "/run/optimclaw"
-SOCKET_NAME = "door"
-FOLDER_HEADER = "X-Folder"
-"""Says with `GET /job` which folder the container was given: device and inode of what it finds there."""
-
-MAX_ITERATIONS = 50
-WALL_TIME = timedelta(seconds=600)
-STATUS_EVERY = 5
-PREVIEW = 500
-"""Characters of a call or a result in an event. This and the numbers above are those of IronClaw's container worker."""
-
-MAX_MODEL_BYTES = 8 * 1024 * 1024
-MAX_BODY_BYTES = 64 * 1024
-MOST_MESSAGES = 1000
-MAX_OUTPUT_TOKENS = 4096
-TOOLS = ("apply_patch", "echo", "json", "list_dir", "read_file", "shell", "time", "write_file")
-"""What a container has for tools: what works on its folder, and what needs nothing."""
 
 
 def _plain(text: str) -> str:
@@ -50,7 +32,7 @@ Name = Annotated[str, Field(max_length=1000), AfterValidator(_plain)]
 class Wire(BaseModel):
     """One value of the protocol. Unknown fields are refused."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)  # most bots never start a container
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class Brief(Wire):

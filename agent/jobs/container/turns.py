@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import stat
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -18,11 +18,13 @@ from agent.clock import Clock
 from agent.conversation.envelope import Envelope
 from agent.conversation.ports import Deliveries
 from agent.jobs.container import wording
-from agent.jobs.container.assignment import Account, Assignment, Bounds, Life, Screen
+from agent.jobs.container.assignment import Account, Assignment, Bounds, Screen
 from agent.jobs.container.host import ContainerHost, Launch, RefusingHost, owner_for
 from agent.jobs.container.hosts import ContainerHosts
+from agent.jobs.container.limits import TOOLS
 from agent.jobs.container.monitor import JobMonitor
-from agent.jobs.container.protocol import TOOLS, Brief
+from agent.jobs.container.ports import Life, Pulse
+from agent.jobs.container.protocol import Brief
 from agent.jobs.container.wish import ContainerWish
 from agent.llm.base import LLMProvider
 from agent.llm.messages import UserText
@@ -84,7 +86,7 @@ class ContainerTurns:
         job: Job,
         envelope: Envelope,
         life: Life,
-        pulse: Callable[[Sequence[str]], Awaitable[object]],
+        pulse: Pulse,
     ) -> Finish:
         """Work on a job until its end. A turn that an earlier process left is not taken up: its container is gone."""
         context = ReasoningContext(_PROMPT, (), (), envelope.journal.messages or (_wish_in(job),))
@@ -123,7 +125,7 @@ class ContainerTurns:
         envelope: Envelope,
         context: ReasoningContext,
         life: Life,
-        pulse: Callable[[Sequence[str]], Awaitable[object]],
+        pulse: Pulse,
         identity: str,
     ) -> Assignment:
         bounds = replace(self.bounds, iterations=min(self.bounds.iterations, job.limits.max_iterations))

@@ -70,7 +70,8 @@ async def test_tools_run_one_after_the_other_in_the_order_asked_for(tmp_path: Pa
     assert "two" in results[3].text
     kinds = [(event.kind, event.tool) for event in outside.events]
     assert kinds[:4] == [
-        ("tool_use", "write_file"), ("tool_result", "write_file"), ("tool_use", "read_file"), ("tool_result", "read_file"),
+        *(("tool_use", "write_file"), ("tool_result", "write_file")),
+        *(("tool_use", "read_file"), ("tool_result", "read_file")),
     ]  # fmt: skip
 
 

@@ -14,17 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agent.jobs.container.assignment import Account, Assignment, Bounds
-from agent.jobs.container.protocol import (
-    MAX_BODY_BYTES,
-    SOCKET_NAME,
-    TOOLS,
-    Brief,
-    ModelAsk,
-    answer_of,
-    completion_of,
-    from_wire,
-    to_wire,
-)
+from agent.jobs.container.limits import MAX_BODY_BYTES, SOCKET_NAME, TOOLS
+from agent.jobs.container.protocol import Brief, ModelAsk, answer_of, completion_of, from_wire, to_wire
 from agent.llm.base import Completion, FinishReason
 from agent.llm.messages import AssistantTurn, ToolResult, UserText
 from agent.loop.context import ReasoningContext
