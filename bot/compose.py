@@ -15,6 +15,7 @@ from agent.clock import Clock, SystemClock
 from agent.commands import COMMANDS
 from agent.commands.base import Services
 from agent.conversation.compaction import Compactor
+from agent.conversation.hooked import ScreenedHooks
 from agent.conversation.intake import Intake
 from agent.conversation.live import Live
 from agent.conversation.memories import ThreadMemories
@@ -26,6 +27,7 @@ from agent.conversation.thread_commands import ThreadCommands
 from agent.conversation.thread_ops import ChatSettings, ThreadOps
 from agent.credentials.keys import load_master_key, system_keychain
 from agent.credentials.store import CredentialStore
+from agent.dynamic.library import ToolLibrary
 from agent.hooks.runner import HookRunner
 from agent.jobs.scheduler import JobScheduler
 from agent.jobs.self_repair import SelfRepair
@@ -58,6 +60,7 @@ from agent.turns.turn_runner import TurnRunner
 from agent.workspace.identity import Identity
 from agent.workspace.workspace import FolderWorkspace
 from bot import __version__
+from bot.built_tools import build_built_tools
 from bot.archive import OutputArchive, StoreLedger
 from bot.extended import build_extensions, service_book
 from bot.gateway import Gateway
@@ -112,6 +115,7 @@ class Core:
     repair: SelfRepair
     vectors: MemoryVectors | None = None
     routines: Routines | None = None
+    built_tools: ToolLibrary | None = None
 
 
 def build_channels(settings: Settings, plugins: Plugins = NO_PLUGINS) -> dict[str, Channel]:
@@ -157,6 +161,7 @@ def build_core(
         Limits(settings.limits.max_cost_per_day_cents, settings.limits.max_actions_per_hour), StoreLedger(store), clock
     )
     hooks = build_hooks(plugins, settings.workspace, clock)
+    screened_hooks = ScreenedHooks(hooks, safety)
     make = make_provider or partial(build_provider, targets=plugins.provider_targets)
     models = build_chain(_bare_providers(settings, make), settings.llm, guard, clock, random.SystemRandom())
     speech = build_speech(settings, guard)
@@ -187,9 +192,13 @@ def build_core(
     ]
     if settings.agent.allow_local_tools:
         tools += [*file_tools(settings.workspace), shell_tool(sandbox, settings.workspace)]
-    jobs = build_jobs(settings, store, clock, engine, gateway, hooks, channels)
+    jobs = build_jobs(settings, store, clock, engine, gateway, screened_hooks, channels)
     registry = ToolRegistry([*tools, *jobs.tools])
-    extended = build_extensions(settings, store, clock, gateway, safety, registry, vault, book, plugins)
+    built = build_built_tools(settings, store, clock, safety, registry, llm, sandbox)
+    if settings.agent.allow_local_tools:
+        for tool in built.tools:
+            registry.add_builtin(tool)
+    extended = build_extensions(settings, store, clock, gateway, safety, registry, vault, book, plugins, built.library)
     for tool in extended.tools:
         registry.add_builtin(tool)
     for plugged in plugins.tools:
@@ -256,7 +265,7 @@ def build_core(
         surroundings=gateway,
         live=live,
         skills=skills,
-        hooks=hooks,
+        hooks=screened_hooks,
         attachments=attachments,
     )
     job_turns = JobTurns(
@@ -273,7 +282,7 @@ def build_core(
         identity=identity,
         memories=memories,
         skills=skills,
-        hooks=hooks,
+        hooks=screened_hooks,
     )
     heartbeat = HeartbeatRunner(
         settings.agent.name,
@@ -363,6 +372,7 @@ def build_core(
         SelfRepair(jobs.records, store, clock, engine, registry, notifier.notify_operator),
         vectors,
         routines,
+        built.library if settings.agent.allow_local_tools else None,
     )
 
 

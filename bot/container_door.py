@@ -6,6 +6,7 @@ A token opens the job it was made for and nothing else. Tokens are in memory alo
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator
@@ -29,9 +30,10 @@ _ANY_READER, _ANY_CALLER = 0o755, 0o666
 
 
 class ContainerDoor:
-    """Listens from the first container on until `close`."""
+    """Listens from the first container on until `close`. `mark` tells the doors of this home from all others."""
 
-    def __init__(self) -> None:
+    def __init__(self, mark: str) -> None:
+        self._prefix = f"optimclaw-door-{mark.strip(':')}-"
         self._assignments: list[Assignment] = []
         self._runner: web.AppRunner | None = None
         self._place: Path | None = None
@@ -75,8 +77,7 @@ class ContainerDoor:
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
         await runner.setup()
         # Others of this machine cannot enter the outer folder; in a container, whoever works there can the inner one.
-        place = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="optimclaw-door-")) / "door"
-        await asyncio.to_thread(place.mkdir)
+        place = await asyncio.to_thread(_make_folder, self._prefix)
         try:
             await web.UnixSite(runner, str(place / SOCKET_NAME)).start()
             await asyncio.to_thread(place.chmod, _ANY_READER)
@@ -123,6 +124,16 @@ class ContainerDoor:
             if found:
                 return found[0]
         raise Denied(401, "no job has this token")
+
+
+def _make_folder(prefix: str) -> Path:
+    """A folder for the socket, short enough for its name; those that killed processes of this home left go. Blocks."""
+    for left in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
+        if left.lstat().st_uid == os.geteuid():
+            shutil.rmtree(left, ignore_errors=True)
+    place = Path(tempfile.mkdtemp(prefix=prefix)) / "door"
+    place.mkdir()
+    return place
 
 
 async def _read(request: web.Request, caller: Assignment, kind: type[W], most: int) -> W:

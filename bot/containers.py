@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 class LateContainers:
     """`agent.jobs.container.ports.ContainerWork`, built and listening from the first job on. Close it at the end."""
 
-    def __init__(self, build: Callable[[ContainerDoor], ContainerTurns]) -> None:
+    def __init__(self, mark: str, build: Callable[[ContainerDoor], ContainerTurns]) -> None:
+        self._mark = mark
         self._build = build
         self._door: ContainerDoor | None = None
         self._turns: ContainerTurns | None = None
@@ -41,7 +42,7 @@ class LateContainers:
         if self._turns is None:
             from bot.container_door import ContainerDoor
 
-            self._door = ContainerDoor()
+            self._door = ContainerDoor(self._mark)
             self._turns = self._build(self._door)
         return await self._turns.work(wish, job, envelope, life, pulse)
 
@@ -89,7 +90,7 @@ def build_containers(
 
         return ContainerTurns(settings.workspace, hosts, door, store, clock, llm, safety, registry, deliveries, may_use)
 
-    return Containers(hosts, ContainerDesk(creator, hosts, store, clock, may_use), LateContainers(build))
+    return Containers(hosts, ContainerDesk(creator, hosts, store, clock, may_use), LateContainers(hosts.mark, build))
 
 
 def container_settings(settings: Settings) -> ContainerSettings:

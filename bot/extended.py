@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from agent.clock import Clock
 from agent.credentials.store import CredentialStore
+from agent.dynamic.library import ToolLibrary
 from agent.extensions.services import ServiceBook
 from agent.extensions.view import Extension, ExtensionKind
 from agent.safety.layer import SafetyLayer
@@ -43,6 +44,7 @@ def build_extensions(
     vault: CredentialStore,
     book: ServiceBook,
     plugins: Plugins,
+    built: ToolLibrary,
 ) -> Extended:
     """Everything about extensions. `book` is what the vault seals by."""
 
@@ -72,7 +74,7 @@ def build_extensions(
         ToolList(overview),
         ToolActivate(servers),
         ToolInstall(servers, book),
-        ToolRemove(servers, vault),
+        ToolRemove(servers, vault, built.remove),
     ]
     return Extended(servers, tools)
 

@@ -106,6 +106,11 @@ class ToolOffer:
         log.info("tools_narrowed", skills=[skill.name for skill in now.skills if skill.is_installed])
         return tuple(tool for tool in tools if tool.name in allowed)
 
+    def asks_addresses(self, name: str) -> bool:
+        """Whether a tool's results come from the addresses that its calls name."""
+        tool = self._registry.get(name)
+        return tool is not None and tool.spec.told_address is not None
+
     def refusal(self, name: str, added: Sequence[ChatMessage]) -> str | None:
         """Why a tool may not be used at this moment, or None."""
         if name in self._withheld:
@@ -256,6 +261,20 @@ class ChatDelegate:
             return NeedApproval(call, prepared.spec.description, prepared.display, may_be_always)
         return _Ready(call, prepared)
 
+    def _is_told(self, prepared: Prepared, context: ReasoningContext) -> bool:
+        """Whether the address that a call asks stands, as it is, in what people wrote or in what addresses answered.
+
+        Results of other tools do not count: some repeat what the model tells them.
+        """
+        find = prepared.spec.told_address
+        address = find(prepared.arguments) if find is not None else None
+        return address is not None and any(
+            address in message.text
+            for message in (*context.history, *context.added)
+            if isinstance(message, UserText)
+            or (isinstance(message, ToolResult) and self._offer.asks_addresses(message.name))
+        )
+
     def _refused(self, call: ToolCall, reason: str) -> ToolResult:
         return self._executor.present(call, ToolOutput(reason, is_error=True))
 
@@ -263,7 +282,7 @@ class ChatDelegate:
         match prepared.approval:
             case Approval.NEVER:
                 return False
-            case Approval.UNLESS_ALWAYS if _is_told(prepared, context):
+            case Approval.UNLESS_ALWAYS if self._is_told(prepared, context):
                 return False
             case Approval.UNLESS_ALWAYS:
                 assert self._tool_context.consents is not None  # the constructor gave it
@@ -298,17 +317,6 @@ class ChatDelegate:
             self._live.publish(TextSoFar(self._place, answer.render))
 
         return on_text
-
-
-def _is_told(prepared: Prepared, context: ReasoningContext) -> bool:
-    """Whether the address that a call asks stands, as it is, in what people wrote or tools gave."""
-    find = prepared.spec.told_address
-    address = find(prepared.arguments) if find is not None else None
-    return address is not None and any(
-        address in message.text
-        for message in (*context.history, *context.added)
-        if not isinstance(message, AssistantTurn)
-    )
 
 
 class _Consents:

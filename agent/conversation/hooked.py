@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import assert_never
+from typing import Protocol, assert_never
 
 from agent.conversation import replies
 from agent.conversation.envelope import Envelope
@@ -37,6 +37,52 @@ class NoHooks:
 
     async def outbound(self, event: OutboundEvent) -> Passed | Stopped:
         return Passed(event.content)
+
+
+class Screen(Protocol):
+    """Masks secrets."""
+
+    def hide_secrets(self, text: str) -> str: ...
+
+
+class ScreenedHooks:
+    """Hooks whose words are searched for secrets: they may bring in some that were not there before."""
+
+    def __init__(self, hooks: Hooks, screen: Screen) -> None:
+        self._hooks = hooks
+        self._screen = screen
+
+    @property
+    def may_change_messages(self) -> bool:
+        return self._hooks.may_change_messages
+
+    @property
+    def may_change_replies(self) -> bool:
+        return self._hooks.may_change_replies
+
+    def session_started(self, user: UserId, session: str) -> None:
+        self._hooks.session_started(user, session)
+
+    def session_ended(self, user: UserId, session: str) -> None:
+        self._hooks.session_ended(user, session)
+
+    async def inbound(self, event: InboundEvent) -> Passed | Stopped:
+        return self._screened(event.content, await self._hooks.inbound(event))
+
+    async def response(self, event: ResponseEvent) -> Passed | Stopped:
+        return self._screened(event.content, await self._hooks.response(event))
+
+    async def outbound(self, event: OutboundEvent) -> Passed | Stopped:
+        return self._screened(event.content, await self._hooks.outbound(event))
+
+    def _screened(self, before: str, result: Passed | Stopped) -> Passed | Stopped:
+        match result:
+            case Passed(content=content):
+                return result if content == before else Passed(self._screen.hide_secrets(content))
+            case Stopped(reason=reason):
+                return replace(result, reason=self._screen.hide_secrets(reason))
+            case unreachable:
+                assert_never(unreachable)
 
 
 async def let_in(hooks: Hooks, envelope: Envelope) -> Envelope | str:

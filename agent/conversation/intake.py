@@ -112,6 +112,7 @@ class Intake:
             return Accepted()
         if message.metadata.chat_type.is_shared and not message.metadata.addressed_to_bot:
             return Accepted()  # other people's talk: not worth a transaction
+        message = self._with_plain_names(message)
         submission = parse_submission(message)
         verdict = self._screen(message)
         policy = self._policies.get(message.address.channel, CLOSED)
@@ -125,6 +126,22 @@ class Intake:
                 return await self._take_secret(arrival, admitted)
             case unreachable:
                 assert_never(unreachable)
+
+    def _with_plain_names(self, message: IncomingMessage) -> IncomingMessage:
+        """The message without secrets in what stands beside its words: people are named, and files, as they like."""
+        hide = self._safety.hide_secrets
+        sender, metadata = message.sender, message.metadata
+        changes: dict[str, object] = {}
+        if (name := hide(sender.display_name)) != sender.display_name:
+            changes["sender"] = sender.model_copy(update={"display_name": name})
+        if metadata.chat_title is not None and (title := hide(metadata.chat_title)) != metadata.chat_title:
+            changes["metadata"] = metadata.model_copy(update={"chat_title": title})
+        if any(each.filename is not None and hide(each.filename) != each.filename for each in message.attachments):
+            changes["attachments"] = tuple(
+                each.model_copy(update={"filename": each.filename and hide(each.filename)})
+                for each in message.attachments
+            )
+        return message.model_copy(update=changes) if changes else message
 
     def _screen(self, message: IncomingMessage) -> InputAccepted | InputRefused:
         """Whatever a person typed is screened, commands too: a refused text is stored nowhere."""

@@ -24,7 +24,7 @@ MOST_OF_EARLIER = 400
 """How many earlier messages of a thread are told, and how many characters of each."""
 _NOTES_BEGIN, _NOTES_END = "[notes of the day]", "[end of notes]"
 _SKILLS = re.compile(r"\[skills in use: ([^\n]*)\]")
-_SKILL = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*) \((trusted|installed) ([0-9a-f]*)\)")
+_SKILL = re.compile(r"(?<![A-Za-z0-9._-])([A-Za-z0-9][A-Za-z0-9._-]{0,63}) \((trusted|installed) ([0-9a-f]{0,64})\)")
 _SKILLS_END = "[end of skills]"
 _TOLD_SKILLS = re.compile(rf"\A\[[^\n]*\]\n{_SKILLS.pattern}\n")
 _TOLD_NOTES = re.compile(

@@ -23,9 +23,7 @@ MANY_SESSIONS = 1_000
 class SessionPruner:
     """A service. A session that runs, waits or has unread messages is never ended."""
 
-    def __init__(
-        self, store: Store, clock: Clock, memories: ThreadMemories, idle_for: timedelta, hooks: Hooks
-    ) -> None:
+    def __init__(self, store: Store, clock: Clock, memories: ThreadMemories, idle_for: timedelta, hooks: Hooks) -> None:
         self._store = store
         self._clock = clock
         self._memories = memories

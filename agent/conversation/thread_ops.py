@@ -37,7 +37,7 @@ from agent.tools.base import ToolContext
 from agent.tools.execute import ToolExecutor
 from agent.tools.registry import Audience, LocalToolsFor, ToolRegistry
 from agent.workspace.identity import Identity
-from channels.message import IncomingMessage
+from channels.message import EarlierMessage, IncomingMessage
 
 log = structlog.get_logger(__name__)
 
@@ -142,7 +142,8 @@ class ThreadOps:
         sensitive = tool.spec.sensitive if tool is not None else frozenset()
         malformed = None if call.malformed is None else self._safety.hide_secrets(call.malformed)
         arguments = self._safety.redact_arguments(sensitive, call.arguments)
-        return replace(call, arguments=arguments, malformed=malformed)
+        name = call.name if tool is not None else self._safety.hide_secrets(call.name)
+        return replace(call, name=name, arguments=arguments, malformed=malformed)
 
     async def _context(self, envelope: Envelope, *, make_room: bool = False) -> ReasoningContext:
         if make_room and not envelope.journal.messages:
@@ -176,7 +177,7 @@ class ThreadOps:
             skills=tuple(each.skill for each in fresh),
             skill_text="\n".join(each.text for each in fresh),
             notes=notes if notes and prompt.notes_digest(notes) != memory.told.notes_digest else "",
-            earlier=await self._surroundings.earlier(envelope.messages[0], prompt.MOST_EARLIER) if is_first else (),
+            earlier=await self._said_before(envelope) if is_first else (),
             files=await self._files(envelope, zone) if reads else (),
         )
         text = prompt.user_text(envelope.messages, envelope.turn.started_at, zone, news)
@@ -186,6 +187,11 @@ class ThreadOps:
         sees = sees_pictures(self._llm.name, envelope.model or self._llm.model)
         day = envelope.turn.started_at.astimezone(zone).date()
         return await self._attachments.read(envelope.messages, Desk(envelope.scope, day, sees, str(envelope.turn.id)))
+
+    async def _said_before(self, envelope: Envelope) -> Sequence[EarlierMessage]:
+        """What others said in the thread, without the secrets that nobody kept from them there."""
+        earlier = await self._surroundings.earlier(envelope.messages[0], prompt.MOST_EARLIER)
+        return [each.model_copy(update={"text": self._safety.hide_secrets(each.text)}) for each in earlier]
 
     async def _prefix(self, envelope: Envelope, memory: ThreadMemory) -> str:
         """The thread's prefix as it was first rendered; anew only when a person edited a file it shows."""

@@ -71,7 +71,7 @@ def plan_request(system: str, job: Sequence[ChatMessage], tools: Sequence[ToolDe
 
 def parse_plan(text: str) -> Plan | None:
     """The plan in a model's answer, alone or in a code block; None where there is none to carry out."""
-    block = re.search(r"```(?:json)?\s*(.*?)```", text, re.DOTALL)
+    block = re.search(r"```(?:json)?\s*+(.*?)```", text, re.DOTALL)
     raw = (block[1] if block else text).strip()
     start, end = raw.find("{"), raw.rfind("}")
     if start < 0 or end < start:

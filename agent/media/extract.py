@@ -71,7 +71,7 @@ def _joined(pieces: Iterable[str]) -> str:
         length += len(piece)
         if length > MOST_CHARACTERS:
             break
-    text = re.sub(r"[ \t]+\n", "\n", "".join(found)[:MOST_CHARACTERS])
+    text = re.sub(r"(?<![ \t])[ \t]+\n", "\n", "".join(found)[:MOST_CHARACTERS])
     return re.sub(r"\n{3,}", "\n\n", text).strip()
 
 

@@ -17,7 +17,7 @@ _CONTROLS = re.compile("[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f\x7f]")
 _CONTROLS_OF_LATIN_1 = re.compile("[\x80-\x9f]")
 _LINE_ENDS = re.compile(r"\r\n?|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 _UNSEEN = re.compile("[\x00-\x08\x0e-\x1b\x1f\x7f-\x9f\u00ad\u061c\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
-_WHOLE_LINE_IN_BRACKETS = re.compile(r"^(\s*)\[(?=[^\n]*\]\s*$)", re.MULTILINE)
+_WHOLE_LINE_IN_BRACKETS = re.compile(r"^([^\S\n]*+)\[(?=[^\n]*\][^\S\n]*$)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -234,6 +234,11 @@ def revoke(tx: Transaction, session: SessionId, tool: str | None) -> int:
     return tx.connection.execute(statement).rowcount
 
 
+def revoke_everywhere(tx: Transaction, tool: str) -> None:
+    """Take back every "always" that anybody gave for a tool: it has become another one."""
+    tx.connection.execute(delete(consents).where(consents.c.tool == tool))
+
+
 # -- a Telegram group that became a supergroup ---------------------------------------------------------------------
 def move_chat(tx: Transaction, channel: str, old_chat: str, new_chat: str) -> int:
     """Let everything of a chat belong to its new id; doing it twice changes nothing. Tells how many threads moved.

@@ -25,7 +25,7 @@ _AWAITED = select(pending_auths).where(pending_auths.c.thread_id == bindparam("t
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What a credential is for. Host patterns, parted by spaces, come with a service; without one it is sent nowhere."""
+    """What a credential is for. Host patterns, parted by spaces, come with a service; without one it goes nowhere."""
 
     provider: str | None = None
     host_pattern: str | None = None

@@ -110,12 +110,17 @@ def append(tx: Transaction, thread: ThreadId, lane: Lane, message: IncomingMessa
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """How a delivery stands. `waits`: nobody has taken it. `is_open`: a turn works on it."""
+    """How a delivery stands. `waits`: nobody has taken it. `is_open`: a turn works on it.
+
+    `seq`: its number in its lane, where it has one. `turn`: the turn that has taken it.
+    """
 
     thread: ThreadId | None
     lane: Lane | None
     waits: bool
     is_open: bool
+    seq: int | None
+    turn: TurnId | None
 
 
 def find(tx: Transaction, delivery_key: str) -> Delivered | None:
@@ -129,6 +134,8 @@ def find(tx: Transaction, delivery_key: str) -> Delivered | None:
         lane=None if row["lane"] is None else Lane(row["lane"]),
         waits=unhandled and row["turn_id"] is None,
         is_open=unhandled and row["turn_id"] is not None,
+        seq=row["seq"],
+        turn=None if row["turn_id"] is None else TurnId(row["turn_id"]),
     )
 
 

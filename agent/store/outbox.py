@@ -9,7 +9,7 @@ from datetime import datetime
 from enum import StrEnum
 from uuid import UUID
 
-from sqlalchemy import RowMapping, bindparam, delete, insert, select, update
+from sqlalchemy import RowMapping, bindparam, delete, func, insert, select, update
 
 from agent.model.ids import ApprovalId
 from agent.store import blobs
@@ -17,7 +17,7 @@ from agent.store.base import Transaction
 from agent.store.codec import OUTGOING
 from agent.store.sql import upsert
 from agent.store.tables import drafts, outbox
-from channels.message import OutgoingMessage
+from channels.message import Address, OutgoingMessage
 
 
 class SendState(StrEnum):
@@ -90,6 +90,26 @@ def add(tx: Transaction, message: OutgoingMessage, now: datetime, turn: UUID | N
 def is_there(tx: Transaction, message: UUID) -> bool:
     """Whether a message of this id was ever put into the outbox."""
     return tx.connection.execute(select(outbox.c.number).where(outbox.c.id == message)).first() is not None
+
+
+def get(tx: Transaction, message: UUID) -> OutgoingMessage | None:
+    """A message by its id, sent or not."""
+    body = tx.connection.execute(select(outbox.c.body).where(outbox.c.id == message)).scalar()
+    return None if body is None else OUTGOING.validate_json(body)
+
+
+def newest_at(tx: Transaction, address: Address, among: int = 200) -> OutgoingMessage | None:
+    """The newest message to exactly this address, if it is one of the last `among` messages of all."""
+    last = tx.connection.execute(select(func.max(outbox.c.number))).scalar() or 0
+    rows = tx.connection.execute(
+        select(outbox.c.body)
+        .where(
+            outbox.c.number > last - among, outbox.c.channel == address.channel, outbox.c.chat_id == address.chat_id
+        )
+        .order_by(outbox.c.number.desc())
+    )
+    found = (OUTGOING.validate_json(body) for body in rows.scalars())
+    return next((message for message in found if message.address == address), None)
 
 
 def platform_id_of(tx: Transaction, message: UUID) -> str | None:

@@ -59,3 +59,8 @@ def switch_off(tx: Transaction, tool: str, now: datetime) -> bool:
 def forget(tx: Transaction) -> None:
     """Every tool begins anew, as after a start."""
     tx.connection.execute(delete(tool_health))
+
+
+def forget_tool(tx: Transaction, tool: str) -> None:
+    """A tool begins anew: it has become another one."""
+    tx.connection.execute(delete(tool_health).where(tool_health.c.tool == tool))

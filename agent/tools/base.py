@@ -76,6 +76,7 @@ class ToolSpec:
     `operator_only`, `private_only`: refused to everybody else; refused in shared chats.
     `rare`: not in the prompt before it was found with `tool_search`. A call by name works at any time.
     `sensitive`: top-level argument names that are shown and logged as [REDACTED] only.
+    `keeps_arguments`: they are written down as they are, so a call that holds a secret is refused.
     `schema`: what the model sees in place of the schema of `arguments`, for tools that other programs describe.
     """
 
@@ -95,6 +96,7 @@ class ToolSpec:
     private_only: bool = False
     rare: bool = False
     sensitive: frozenset[str] = frozenset()
+    keeps_arguments: bool = False
     schema: Mapping[str, JsonValue] | None = None
 
 
@@ -151,6 +153,14 @@ class ToolContext:
     model: str | None = None
     budget: IterationBudget | None = None
     consents: Consents | None = None
+
+
+class ToolBroke(Exception):
+    """Raised by a tool that knows what to say of its own fault: it counts as broken, and `output` is the result."""
+
+    def __init__(self, output: ToolOutput) -> None:
+        super().__init__("a tool is at fault")
+        self.output = output
 
 
 A = TypeVar("A", bound=BaseModel, contravariant=True)

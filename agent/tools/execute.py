@@ -19,13 +19,19 @@ from agent.hooks.base import PassedCall, Stopped, ToolEvent
 from agent.llm.messages import ToolResult
 from agent.model.tool_call import JsonValue, ToolCall, ToolOutput
 from agent.store.errors import StoreError
-from agent.tools.base import Approval, Effect, PathScope, ToolContext, ToolSpec
+from agent.tools.base import Approval, Effect, PathScope, ToolBroke, ToolContext, ToolSpec
 from agent.tools.rates import RateWindows
 from agent.tools.registry import AnyTool, Audience, LocalToolsFor, ToolRegistry
 from agent.tools.schema import coerce, fault_text
 from channels.text import whole_text
 
 log = structlog.get_logger(__name__)
+
+
+_HOLDS_SECRET = (
+    "its arguments hold what looks like a key, token or password. It was not run. Leave that out: credentials are "
+    "asked for with tool_auth and kept encrypted."
+)
 
 
 class Safety(Protocol):
@@ -171,6 +177,8 @@ class ToolExecutor:
         if spec.check is not None and (reason := spec.check(arguments)) is not None:
             return _refused(call, reason)
         display = self._safety.redact_arguments(spec.sensitive, call.arguments)
+        if spec.keeps_arguments and dict(display) != dict(call.arguments):
+            return _refused(call, _HOLDS_SECRET)
         return Prepared(call, tool, arguments, _approval(spec, arguments), display)
 
     async def _past_hooks(self, prepared: Prepared, context: ToolContext) -> Prepared | Refusal:
@@ -228,6 +236,9 @@ class ToolExecutor:
             log.warning("tool_timed_out", tool=spec.name, seconds=spec.timeout.total_seconds())
             seconds = f"{spec.timeout.total_seconds():g}"
             return ToolOutput(f"it took longer than {seconds} s and was stopped.", is_error=True), False
+        except ToolBroke as broken:
+            log.warning("tool_broke", tool=spec.name)
+            return replace(broken.output, text=whole_text(broken.output.text)), False
         except Exception as error:  # noqa: BLE001 - the supervised place for tools: a fault must not end the turn
             # Neither text nor trace: both may hold arguments, contents or paths of the machine.
             log.error("tool_failed", tool=spec.name, error=type(error).__name__)

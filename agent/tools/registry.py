@@ -30,7 +30,7 @@ PROTECTED = frozenset(
     | {"routine_create", "routine_list", "routine_update", "routine_delete", "routine_fire", "routine_history"}
     | {"skill_list", "skill_search", "skill_install", "skill_remove", "secret_list", "secret_delete"}
     | {"image_generate", "image_edit", "image_analyze", "extension_info"}
-    | {"task"}
+    | {"task", "tool_source"}
 )
 """Names that only built-in tools may have, registered or not: an extension must not pass for one of them."""
 

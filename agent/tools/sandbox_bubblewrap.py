@@ -109,7 +109,7 @@ class BubblewrapSandbox:
         yield from self._environment(request, proxy_variables() if door else {})
         yield from system_mounts(_CERTIFICATES if door else ())
         yield from fresh_mounts(request.limits.scratch_bytes)
-        yield from ("--bind", str(request.folder), str(WORKSPACE))
+        yield from ("--bind" if request.writable else "--ro-bind", str(request.folder), str(WORKSPACE))
         yield from _masks(request)
         for descriptor, target in files:
             yield from _data_mount(descriptor, target)

@@ -27,7 +27,8 @@ class SandboxRequest:
 
     `folder`: the only place it can write, made if it is missing. `workdir`: where in it the command starts. `hidden`:
     folders in it that must look empty. `readonly`: files it may only read, in the folder or elsewhere; missing ones are
-    left out. `readonly_folders`: folders directly in it that it may only read; missing ones are made.
+    left out. `readonly_folders`: folders directly in it that it may only read; missing ones are made. Not `writable`:
+    it may only read all of the folder; a backend without walls cannot keep that.
     """
 
     command: str
@@ -38,6 +39,7 @@ class SandboxRequest:
     hidden: tuple[Path, ...] = ()
     timeout: timedelta = timedelta(seconds=120)
     limits: Limits = field(default_factory=Limits)
+    writable: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -458,6 +458,8 @@ async def test_a_killed_program_leaves_nothing_once_the_next_one_has_looked(tmp_
     async with bench_on(tmp_path, None, backend=backend) as bench:
         await bench.hosts.reap()
         assert await containers_of(bench) == []
+        door = await bench.door.folder()
+        assert [path for path in door.parent.parent.glob(f"*{bench.hosts.mark[:-1]}*") if path != door.parent] == []
         async with asyncio.timeout(20):
             while bench.left_running():  # the kernel ends them one after the other
                 await asyncio.sleep(0.05)

@@ -192,16 +192,9 @@ FIRST = {
     "memory": call("memory_write", content=ADDRESS),
     "memory in a file": call("memory_write", target="context/a.md", content=ADDRESS),
 }
-REFLECT = frozenset({"echo", "json", "escaped json", "no tool"})
 
 
-@pytest.mark.parametrize(
-    "first",
-    [
-        pytest.param(name, marks=pytest.mark.xfail(strict=True, reason="to be mended")) if name in REFLECT else name
-        for name in FIRST
-    ],
-)
+@pytest.mark.parametrize("first", FIRST)
 async def test_address_that_the_model_put_together_asks_though_a_tool_repeated_it(first: str, tmp_path: Path) -> None:
     """An address told by people or pages is asked freely; one that only echoes the model would carry anything out."""
     llm = ScriptedLLM([FIRST[first], call("web_fetch", id="c2", url=ADDRESS)], default=say("it was read"))

@@ -25,7 +25,6 @@ SETTINGS = {"OPENAI_API_KEY": CONFIGURED}
 FREE = SETTINGS | {"AGENT_AUTO_APPROVE_TOOLS": "true"}
 
 secrets = pytest.mark.parametrize("secret", SECRETS.values(), ids=SECRETS)
-known_fault = pytest.mark.xfail(strict=True, reason="to be mended")
 
 
 class NoArguments(Arguments):
@@ -142,17 +141,11 @@ def writes(secret: str) -> Mapping[str, ToolCall]:
     }
 
 
-KEEPS = frozenset({"a job", "a credential's name"})
-"""Where a secret is still kept."""
-
-
 def _routine(**more: str) -> dict[str, JsonValue]:
     return {"name": "x", "trigger_type": "cron", "schedule": "0 9 * * *", "prompt": "x", **more}
 
 
-@pytest.mark.parametrize(
-    "where", [pytest.param(where, marks=known_fault) if where in KEEPS else where for where in writes("x")]
-)
+@pytest.mark.parametrize("where", list(writes("x")))
 async def test_secret_that_a_model_writes_into_a_call_goes_no_further(where: str, tmp_path: Path) -> None:
     secret = SECRETS["a key"]
     async with watched(tmp_path, ScriptedLLM([calls(writes(secret)[where])], default=say("All done.")), FREE) as watch:
@@ -163,7 +156,6 @@ async def test_secret_that_a_model_writes_into_a_call_goes_no_further(where: str
     assert again + watch.places(secret) == []
 
 
-@known_fault
 async def test_secret_as_the_name_of_a_tool_is_not_kept(tmp_path: Path) -> None:
     secret = SECRETS["a key"]
     async with watched(tmp_path, ScriptedLLM([call(secret), say("All done.")])) as watch:
@@ -224,7 +216,6 @@ async def test_message_with_a_secret_is_kept_nowhere(secret: str, how: str, tmp_
     assert BREAKS[how](secret) not in watch.rows() + watch.log() + watch.chat()
 
 
-@known_fault
 @pytest.mark.parametrize("where", ["the name of a file", "the name of a person", "what others said", "a title"])
 async def test_secret_beside_the_words_of_a_message_goes_nowhere(where: str, tmp_path: Path) -> None:
     secret = SECRETS["a key"]
@@ -273,7 +264,6 @@ async def test_secret_in_what_a_hook_says_of_a_call_goes_nowhere(secret: str, tm
     assert watch.places(secret) == []
 
 
-@known_fault
 @pytest.mark.parametrize("point", [Point.BEFORE_INBOUND, Point.TRANSFORM_RESPONSE, Point.BEFORE_OUTBOUND])
 async def test_secret_that_a_hook_brings_in_goes_nowhere(point: Point, tmp_path: Path) -> None:
     secret = SECRETS["a key"]

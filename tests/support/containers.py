@@ -166,8 +166,8 @@ class ContainerBench:
         self.workspace = home / "workspace"
         self.llm = llm
         self.life = Life()
-        self.door = ContainerDoor()
         self.hosts = ContainerHosts(home, choose, SystemClock())
+        self.door = ContainerDoor(self.hosts.mark)
         self.deliveries = Deliveries()
         self.is_allowed = True
         self.turns = ContainerTurns(

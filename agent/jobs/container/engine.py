@@ -26,7 +26,7 @@ _NAME = "optimclaw-"
 _COMMAND_TIMEOUT = timedelta(seconds=20)
 _ROOT_FOLDERS = (
     *("dev", "etc", "home", "mnt", "proc", "root", "run/optimclaw", "sys", "tmp", "usr", "var", "workspace"),
-    *("opt/python", "opt/site", "opt/app/agent", "opt/app/bot", "opt/app/channels", "opt/app/config"),
+    *("opt/python", "opt/site1", "opt/site2", "opt/app/agent", "opt/app/bot", "opt/app/channels", "opt/app/config"),
 )
 _USR_LINKS = ("bin", "sbin", "lib", "lib32", "lib64")
 _OWN_SYSTEM = ("/usr", "/etc/ld.so.cache", "/etc/alternatives", "/etc/localtime")
@@ -92,10 +92,19 @@ def run_arguments(host: EngineHost, launch: Launch) -> Iterator[str]:
     yield from ("--memory", str(limits.memory_bytes), "--memory-swap", str(limits.memory_bytes))
     yield from ("--ulimit", "nofile=1024:1024", "--ulimit", "core=0:0", "--ulimit", "nproc=1024:1024")
     yield from ("--ulimit", f"fsize={limits.file_bytes}:{limits.file_bytes}")
-    yield from ("--user", f"{launch.owner}:{launch.owner}", "--workdir", str(WORKSPACE))
+    # For each process, since what is for all of them is ignored for ordinary users on machines with old cgroups.
+    yield from ("--ulimit", f"data={limits.memory_bytes}:{limits.memory_bytes}")
+    group = launch.owner if os.geteuid() == 0 else os.getegid()
+    yield from ("--user", f"{launch.owner}:{group}", "--workdir", str(WORKSPACE))
     yield from ("--log-driver", "none", "--pull", "never", "--stop-timeout", "0")
     if is_podman:
-        yield from ("--http-proxy=false", "--read-only-tmpfs=false", "--timeout", f"{limits.wall.total_seconds():.0f}")
+        yield from (
+            "--http-proxy=false",
+            "--read-only-tmpfs=false",
+            "--passwd=false",
+            "--timeout",
+            f"{limits.wall.total_seconds():.0f}",
+        )
         if os.geteuid() != 0:
             yield from ("--userns", "keep-id")
     for name, value in host.program.variables:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-import sysconfig
 from collections.abc import Awaitable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import timedelta
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Protocol
 
@@ -17,6 +17,7 @@ from agent.tools.sandbox_bubblewrap import PROGRAM_PATH, WORKSPACE
 
 _PACKAGES = ("agent", "bot", "channels", "config")
 _APP, _SITE, _PYTHON = "/opt/app", "/opt/site", "/opt/python"
+_LIBRARIES = ("aiohttp", "pydantic", "structlog", "re2")
 _MEBIBYTE = 1024 * 1024
 
 
@@ -121,7 +122,8 @@ def worker_program(*, is_own_system: bool) -> Program:
     """
     home = Path(__file__).parents[3]
     binds = [Bind(home / name, f"{_APP}/{name}") for name in _PACKAGES]
-    binds.append(Bind(Path(sysconfig.get_paths()["purelib"]), _SITE))
+    libraries = [Bind(place, f"{_SITE}{number}") for number, place in enumerate(_places_of_libraries(), 1)]
+    binds += libraries
     prefix = Path(sys.base_prefix).resolve()
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     if not prefix.is_relative_to("/usr") or prefix.is_relative_to("/usr/local"):
@@ -130,7 +132,7 @@ def worker_program(*, is_own_system: bool) -> Program:
     else:
         python = f"/usr/bin/{version}" if is_own_system else version
     variables = {
-        "PYTHONPATH": f"{_APP}:{_SITE}",
+        "PYTHONPATH": ":".join((_APP, *(bind.target for bind in libraries))),
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONUNBUFFERED": "1",
         "PATH": PROGRAM_PATH,
@@ -139,6 +141,12 @@ def worker_program(*, is_own_system: bool) -> Program:
         "LANG": "C.UTF-8",
     }
     return Program((python, "-m", "bot.container_worker"), tuple(binds), tuple(variables.items()))
+
+
+def _places_of_libraries() -> list[Path]:
+    """The folders that what the worker imports was installed in: one, as a rule."""
+    found = {Path(spec.origin).parents[1] for name in _LIBRARIES if (spec := find_spec(name)) and spec.origin}
+    return sorted(found)
 
 
 def owner_for(identity: int) -> int:

@@ -93,6 +93,7 @@ class ToolAuth:
         Effect.WRITE,
         Approval.UNLESS_ALWAYS,
         timeout=timedelta(seconds=150),
+        keeps_arguments=True,
     )
 
     def __init__(self, credentials: Credentials, services: Services, servers: Servers) -> None:

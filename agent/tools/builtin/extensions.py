@@ -188,7 +188,7 @@ class ToolList:
 
 
 class ServerArguments(Arguments):
-    """Arguments of `tool_activate` and `tool_remove`."""
+    """Arguments of `tool_activate`."""
 
     name: str = Field(description="the server's name", min_length=1, max_length=64)
 
@@ -268,31 +268,43 @@ class ToolInstall:
         return ToolOutput(f"Added, but not connected: {outcome.reason} If it wants a credential, use tool_auth.")
 
 
+class RemoveArguments(Arguments):
+    """Arguments of `tool_remove`."""
+
+    name: str = Field(description="of the server or of the built tool", min_length=1, max_length=64)
+
+
 class ToolRemove:
-    """Takes a server out."""
+    """Takes a server out, or a tool that was built here."""
 
     spec: ClassVar = ToolSpec(
         "tool_remove",
-        "Remove an MCP server and its tools for good.",
-        ServerArguments,
+        "Remove for good: an MCP server and its tools, or a tool that build_software made.",
+        RemoveArguments,
         Effect.WRITE,
         Approval.ALWAYS,
         operator_only=True,
         rare=True,
     )
 
-    def __init__(self, servers: Servers, credentials: Names) -> None:
+    def __init__(self, servers: Servers, credentials: Names, remove_built: Callable[[str], Awaitable[bool]]) -> None:
         self._servers = servers
         self._credentials = credentials
+        self._remove_built = remove_built
 
-    def scope(self, arguments: ServerArguments) -> PathScope:
+    def scope(self, arguments: RemoveArguments) -> PathScope:
         return PathScope.nothing()
 
-    async def run(self, arguments: ServerArguments, context: ToolContext) -> ToolOutput:
+    async def run(self, arguments: RemoveArguments, context: ToolContext) -> ToolOutput:
+        try:
+            if await self._remove_built(arguments.name):
+                return ToolOutput("Removed, with its earlier version.")
+        except BuildError as fault:
+            return error(str(fault))
         own = self._servers.credentials_of(arguments.name)
         try:
             if not await self._servers.remove(arguments.name):
-                return error("no server of this name is in mcp.json; tool_list gives the names.")
+                return error("no server of this name is in mcp.json, and no tool of this name was built; tool_list gives the servers.")
             stored = await self._credentials.names(context.user)
         except ConfigUnusable as fault:
             return error(str(fault))

@@ -88,6 +88,7 @@ class CreateJob:
         CreateJobArguments,
         Effect.WRITE,
         rate=RateLimit(per_minute=5, per_hour=30),
+        keeps_arguments=True,
     )
 
     def __init__(self, jobs: Jobs) -> None:
@@ -198,6 +199,7 @@ class JobPrompt:
         Approval.UNLESS_ALWAYS,
         timeout=timedelta(seconds=30),
         rare=True,
+        keeps_arguments=True,
     )
 
     def __init__(self, jobs: Jobs) -> None:

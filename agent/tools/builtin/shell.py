@@ -89,7 +89,7 @@ class ShellTool:
             workdir=workdir,
             readonly=self._readonly_files(context.scope),
             readonly_folders=self._readonly_folders(context.scope),
-            hidden=_hidden_folders(context.scope, folder),
+            hidden=hidden_folders(context.scope, folder),
             timeout=timedelta(seconds=arguments.timeout),
         )
         return _report(await self._sandbox.run(request), arguments.timeout)
@@ -144,7 +144,7 @@ def _said(refusals: Sequence[str]) -> str:
     return f"\n[The sandbox refused the network: {'; '.join(refusals)}.]" if refusals else ""
 
 
-def _hidden_folders(scope: Scope, folder: Path) -> tuple[Path, ...]:
+def hidden_folders(scope: Scope, folder: Path) -> tuple[Path, ...]:
     """Folders inside this one that are somebody else's."""
     match scope:
         case OperatorScope():

@@ -110,7 +110,7 @@ bodies = st.one_of(
 @given(st.sampled_from(PATHS), bodies)
 def test_any_bytes_get_an_answer_and_no_fault_of_ours(path: str, body: bytes) -> None:
     async def main() -> int:
-        door, assignment = ContainerDoor(), make_assignment()
+        door, assignment = ContainerDoor("test:"), make_assignment()
         headers = {"Authorization": f"Bearer {assignment.token}"}
         with door.admitting(assignment):
             async with calling(door) as session:
@@ -131,7 +131,7 @@ def test_any_bytes_get_an_answer_and_no_fault_of_ours(path: str, body: bytes) ->
 )
 def test_without_a_token_nothing_is_open(method: str, path: str, token: str) -> None:
     async def main() -> int:
-        door, assignment = ContainerDoor(), make_assignment()
+        door, assignment = ContainerDoor("test:"), make_assignment()
         headers = {"Authorization": f"Bearer {token}"}
         with door.admitting(assignment):
             async with calling(door) as session, session.request(method, f"http://x{path}", headers=headers) as answer:
@@ -143,7 +143,7 @@ def test_without_a_token_nothing_is_open(method: str, path: str, token: str) -> 
 
 
 async def test_a_token_is_no_good_once_its_job_is_over() -> None:
-    door, assignment = ContainerDoor(), make_assignment()
+    door, assignment = ContainerDoor("test:"), make_assignment()
     headers = {"Authorization": f"Bearer {assignment.token}"}
     async with calling(door) as session:
         with door.admitting(assignment):
@@ -153,7 +153,7 @@ async def test_a_token_is_no_good_once_its_job_is_over() -> None:
 
 
 async def test_a_body_that_is_too_large_is_refused_before_it_is_read(tmp_path: Path) -> None:
-    door, assignment = ContainerDoor(), make_assignment()
+    door, assignment = ContainerDoor("test:"), make_assignment()
     headers = {"Authorization": f"Bearer {assignment.token}", "X-Folder": FOLDER}
     with door.admitting(assignment):
         async with calling(door) as session:
@@ -165,7 +165,7 @@ async def test_a_body_that_is_too_large_is_refused_before_it_is_read(tmp_path: P
 
 
 async def test_nothing_is_served_before_the_job_was_asked_for() -> None:
-    door, assignment = ContainerDoor(), make_assignment()
+    door, assignment = ContainerDoor("test:"), make_assignment()
     headers = {"Authorization": f"Bearer {assignment.token}"}
     with door.admitting(assignment):
         async with calling(door) as session, session.get("http://x/prompts", headers=headers) as answer:
