@@ -24,11 +24,12 @@ from agent.store.open import home_lock, open_store
 from agent.turns.engine import Handlers
 from agent.workspace.seeding import seed
 from bot import __version__
-from bot.compose import Core, build_channels, build_core, policies, secrets_of, web_channel
+from bot.compose import Core, build_channels, build_core, load, policies, secrets_of, web_channel
 from bot.log import configure_logging
 from bot.plugins import Plugins
 from bot.presenter import StepSurface
 from bot.supervise import supervise
+from channels import CHANNELS
 from channels.base import Channel
 from config.features import without_effect
 from config.settings import LogLevel, Settings
@@ -89,6 +90,8 @@ async def _serve(settings: Settings, plugins: Plugins, *, terminal: bool) -> int
     page = web_channel() if settings.web.enabled else None
     if page is not None:
         channels["web"] = steps["web"] = page
+    if settings.web.takes_webhooks:
+        channels["webhook"] = load(CHANNELS["webhook"])()
     if terminal:
         from channels.console import ConsoleChannel
 
@@ -156,6 +159,8 @@ async def _open(
         stack.push_async_callback(core.vectors.close)
     await seed(core.workspace)
     await core.shelf.prepare()
+    if core.built_tools is not None:
+        await core.built_tools.load()
     await core.hooks.refresh()
     if "LLM_MODEL" in settings.set_names:  # what the operator sets explicitly wins over what was chosen in a chat
         await store.write(lambda tx: facts.put(tx, DEFAULT_MODEL, ""))
@@ -183,7 +188,7 @@ def _say_warnings(settings: Settings) -> None:
     if idle := without_effect(settings):
         log.warning("settings_without_effect_yet", names=list(idle))
     for name, policy in policies(settings).items():
-        for warning in access_warnings(name, policy) if not policy.everyone_is_operator else ():
+        for warning in access_warnings(name, policy) if name in settings.channels else ():
             log.warning("access_doubtful", channel=name, about=warning)
 
 

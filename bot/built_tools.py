@@ -60,7 +60,7 @@ def build_built_tools(
     bench = Bench(sandbox if has_walls else RefusingSandbox(_OFF), find_python(PROGRAM_PATH))
     around = Surroundings(partial(_place_of, settings.workspace), asks_hosts=bool(settings.sandbox.allow_hosts))
     library = ToolLibrary(settings.home / "tools", registry, bench, around, forget, clock)
-    tools = (BuildSoftware(library, bench, safety.contains_secret), ToolSource(library))
+    tools = (BuildSoftware(library, bench, safety.contains_secret, safety.hide_secrets), ToolSource(library))
     return BuiltTools(tools, library, ToolBuilder(library, bench, llm, safety.contains_secret))
 
 

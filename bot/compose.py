@@ -44,7 +44,7 @@ from agent.model.session import BusyMode
 from agent.routines.heartbeat import HeartbeatRunner, HeartbeatSchedule
 from agent.routines.hygiene import MemoryHygiene
 from agent.routines.job_runs import JobRuns
-from agent.safety.access import AccessPolicy
+from agent.safety.access import AccessPolicy, DmPolicy, GroupPolicy
 from agent.safety.layer import SafetyLayer
 from agent.skills.shelf import SkillShelf
 from agent.store.base import Store
@@ -60,8 +60,8 @@ from agent.turns.turn_runner import TurnRunner
 from agent.workspace.identity import Identity
 from agent.workspace.workspace import FolderWorkspace
 from bot import __version__
-from bot.built_tools import build_built_tools
 from bot.archive import OutputArchive, StoreLedger
+from bot.built_tools import build_built_tools
 from bot.extended import build_extensions, service_book
 from bot.gateway import Gateway
 from bot.hooks import build_hooks
@@ -84,6 +84,8 @@ from config.settings import Settings
 
 MakeProvider = Callable[[Settings, str | None], LLMProvider]
 OPERATORS_OWN = AccessPolicy(everyone_is_operator=True)
+SIGNED_CALLERS = AccessPolicy(dm_policy=DmPolicy.OPEN, group_policy=GroupPolicy.DISABLED)
+"""Of the webhook: what is handed in there bears the signature of the operator's secret, and is not the operator's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -391,6 +393,8 @@ def load(path: str) -> Callable[..., Channel]:
 def policies(settings: Settings) -> dict[str, AccessPolicy]:
     """Who may talk, by channel. The terminal and the page are the operator's own."""
     own = {"console": OPERATORS_OWN, "web": OPERATORS_OWN}
+    if settings.web.takes_webhooks:
+        own["webhook"] = SIGNED_CALLERS
     return own | {name: _policy(each) for name, each in settings.channels.items()}
 
 

@@ -25,12 +25,13 @@ from bot.log import configure_logging
 from bot.plugins import Plugins
 from channels.settings import DiscordSettings, SlackSettings, TelegramSettings
 from config.features import without_effect
-from config.settings import LogLevel, SandboxBackend, Settings
+from config.settings import LogLevel, SandboxBackend, Settings, WebSettings
 
 TIMEOUT_SECONDS = 10
 MODEL_SECONDS = 30
 LOW_DISK_BYTES = 200 * 1024 * 1024
 CLOCK_TOLERANCE_SECONDS = 60
+SHORTEST_SECRET = 16
 DISCORD_API = "https://discord.com/api/v10"
 # Discord, "Application Flags": GATEWAY_MESSAGE_CONTENT and its LIMITED twin for small bots.
 _MESSAGE_CONTENT_FLAGS = (1 << 18) | (1 << 19)
@@ -78,6 +79,8 @@ async def _all(settings: Settings, plugins: Plugins) -> list[Result]:
             _model(settings, plugins),
             _sandbox(settings),
         ]
+        if settings.web.webhook_secret is not None:
+            checks.append(_webhook(settings.web))
         for channel in settings.channels.values():
             match channel:
                 case TelegramSettings():
@@ -162,6 +165,17 @@ async def _sandbox(settings: Settings) -> Result:
 
 
 # -- channels ----------------------------------------------------------------------------------------------------
+async def _webhook(settings: WebSettings) -> Result:
+    if not settings.takes_webhooks:
+        cure = "set WEB_ENABLED=true, or remove WEBHOOK_SECRET"
+        return Result("webhook", Grade.WARN, "nothing listens: the web server is off or the secret is blank", cure)
+    secret = settings.webhook_secret
+    if secret is not None and len(secret.get_secret_value()) < SHORTEST_SECRET:
+        cure = "make a longer one: openssl rand -hex 32"
+        return Result("webhook", Grade.WARN, f"WEBHOOK_SECRET has less than {SHORTEST_SECRET} characters", cure)
+    return Result("webhook", Grade.OK, "POST /webhook takes signed posts")
+
+
 async def _telegram(http: aiohttp.ClientSession, settings: TelegramSettings) -> Result:
     base = f"{settings.api_base_url}/bot{settings.bot_token.get_secret_value()}"
     try:

@@ -32,12 +32,12 @@ from agent.tools.registry import ToolRegistry
 from agent.workspace.identity import Identity
 from agent.workspace.workspace import Workspace
 from bot.gateway import Gateway
+from bot.web.access import bears_signature
 from bot.web.deliveries import DeliveryAnswer, NamedRoute
 from config.settings import Settings
 
 LONGEST_BODY = 256 * 1024
 _NOT_HERE = DeliveryAnswer(404, "application/json", '{"error": {"code": "not_found"}}')
-_SIGNATURE = "X-Hub-Signature-256"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ def build_routines(
         clock=clock,
         places=places,
         is_secret=safety.contains_secret,
-        takes_webhooks=settings.web.enabled and settings.web.webhook_secret is not None,
+        takes_webhooks=settings.web.takes_webhooks,
         nudge=engine.nudge,
     )
     for tool in routine_tools(desk):
@@ -121,9 +121,7 @@ def secret_of(path: str, secret: SecretStr) -> str:
 
 def is_signed(path: str, body: bytes, headers: Mapping[str, str], secret: SecretStr) -> bool:
     """Whether a body bears the signature of its path's secret, as GitHub and others write it."""
-    expected = hmac.new(secret_of(path, secret).encode(), body, hashlib.sha256).hexdigest()
-    given = headers.get(_SIGNATURE, "")
-    return hmac.compare_digest(f"sha256={expected}".encode(), given.strip().lower().encode("utf-8", "replace"))
+    return bears_signature(headers, body, secret_of(path, secret))
 
 
 def webhook_route(store: Store, clock: Clock, engine: RoutineEngine, secret: SecretStr) -> NamedRoute:

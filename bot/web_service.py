@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack
 
 import click
 import structlog
+from pydantic import SecretStr
 
 from agent.store.base import Transaction
 from agent.store.errors import StoreError
@@ -60,9 +61,23 @@ def _routes(settings: Settings, core: Core, channels: Mapping[str, Channel]) -> 
         found.append(telegram_route(path, telegram.handle_webhook))  # type: ignore[attr-defined]
     if slack is not None:
         found.append(slack_route(slack.handle_events))  # type: ignore[attr-defined]
-    if core.routines is not None and settings.web.webhook_secret is not None:
-        found.append(webhook_route(core.store, core.clock, core.routines.engine, settings.web.webhook_secret))
+    secret = settings.web.webhook_secret if settings.web.takes_webhooks else None
+    if core.routines is not None and secret is not None:
+        found.append(webhook_route(core.store, core.clock, core.routines.engine, secret))
+    if "webhook" in channels and secret is not None:
+        found.append(_posts_route(core, channels["webhook"], secret))
     return found
+
+
+def _posts_route(core: Core, channel: Channel, secret: SecretStr) -> Route:
+    """Where other programs talk to the bot; loaded only where they may."""
+    from bot.web.webhook import WebhookPosts
+    from bot.webhook_desk import StoreDesk
+    from channels.webhook import WebhookChannel
+
+    assert isinstance(channel, WebhookChannel)
+    channel.desk = desk = StoreDesk(core.store, core.clock)
+    return WebhookPosts(channel, desk, secret, core.clock).route
 
 
 def _touch(tx: Transaction) -> None:

@@ -8,4 +8,5 @@ CHANNELS: dict[str, str] = {
     "discord": "channels.discord:DiscordChannel",
     "console": "channels.console:ConsoleChannel",
     "web": "channels.web:WebChannel",
+    "webhook": "channels.webhook:WebhookChannel",
 }

@@ -214,6 +214,12 @@ class WebSettings(Section):
     token: SecretStr | None = None
     webhook_secret: Annotated[SecretStr | None, Named(env="WEBHOOK_SECRET")] = None
 
+    @property
+    def takes_webhooks(self) -> bool:
+        """Whether other programs can post: there is a server, and a secret that they sign with."""
+        secret = self.webhook_secret
+        return self.enabled and secret is not None and bool(secret.get_secret_value().strip())
+
 
 class LogLevel(Word):
     """The least important records that are written."""

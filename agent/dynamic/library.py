@@ -74,8 +74,9 @@ class ToolLibrary:
         if self._built:
             log.info("built_tools_loaded", count=len(self._built))
 
-    def get(self, name: str) -> Built | None:
-        return self._built.get(name)
+    def all(self) -> Sequence[Built]:
+        """Every tool that is kept and as it was approved, by name."""
+        return tuple(self._built[name] for name in sorted(self._built))
 
     def refusal(self, name: str) -> str | None:
         """Why no tool may be built under this name; None if it may, also in place of one that was built before."""

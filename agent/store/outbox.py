@@ -103,9 +103,7 @@ def newest_at(tx: Transaction, address: Address, among: int = 200) -> OutgoingMe
     last = tx.connection.execute(select(func.max(outbox.c.number))).scalar() or 0
     rows = tx.connection.execute(
         select(outbox.c.body)
-        .where(
-            outbox.c.number > last - among, outbox.c.channel == address.channel, outbox.c.chat_id == address.chat_id
-        )
+        .where(outbox.c.number > last - among, outbox.c.channel == address.channel, outbox.c.chat_id == address.chat_id)
         .order_by(outbox.c.number.desc())
     )
     found = (OUTGOING.validate_json(body) for body in rows.scalars())

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from ipaddress import ip_address
 from urllib.parse import urlsplit
+
+SIGNATURE = "X-Hub-Signature-256"  # GitHub, "Validating webhook deliveries"; others write it the same way
 
 _FORWARDED = ("Forwarded", "X-Forwarded-For", "X-Real-IP")
 
@@ -68,6 +71,17 @@ def is_local_request(peer: str | None, headers: Mapping[str, str]) -> bool:
     return names_loopback(headers) and not any(name in headers for name in _FORWARDED)
 
 
+def has_signature(headers: Mapping[str, str]) -> bool:
+    """Whether there is anything of the shape of a signature."""
+    return re.fullmatch(r"sha256=[0-9a-f]{64}", _given_signature(headers)) is not None
+
+
+def bears_signature(headers: Mapping[str, str], body: bytes, secret: str) -> bool:
+    """Whether the headers hold the signature of a body under this secret. Nothing bears that of an empty secret."""
+    expected = "sha256=" + hmac.new(_bytes(secret), body, hashlib.sha256).hexdigest()
+    return is_same(_given_signature(headers), expected) and bool(secret.strip())
+
+
 class FixedWindow:
     """Counts calls in fixed windows of time."""
 
@@ -85,6 +99,10 @@ class FixedWindow:
             return self._began + self._period - now
         self._count += 1
         return None
+
+
+def _given_signature(headers: Mapping[str, str]) -> str:
+    return headers.get(SIGNATURE, "").strip().lower()
 
 
 def _authority(url: str) -> tuple[str, int | None] | None:

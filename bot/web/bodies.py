@@ -86,7 +86,11 @@ async def read_json(request: web.Request, model: type[M]) -> M:
     """The body as `model`; any fault is a 400 that says what is allowed."""
     if request.content_type != "application/json":
         raise Refused(400, "bad_content_type", "Send the body as JSON, with Content-Type: application/json.")
-    body = await read_body(request)
+    return parse_json(await read_body(request), model)
+
+
+def parse_json(body: bytes, model: type[M]) -> M:
+    """A body as `model`; any fault is a 400 that says what is allowed."""
     try:
         return model.model_validate_json(body)
     except ValidationError as error:

@@ -30,12 +30,16 @@ Handle = Callable[[bytes, Mapping[str, str]], Awaitable[DeliveryAnswer]]
 
 @dataclass(frozen=True, slots=True)
 class DeliveryRoute:
-    """A path and who verifies and takes what is posted there. Header names are matched in any case."""
+    """A path and who verifies and takes what is posted there. Header names are matched in any case.
+
+    `admit` raises Refused for headers that are enough to know that the body is not worth reading.
+    """
 
     path: str
     handle: Handle
     max_bytes: int = MAX_BODY_BYTES
     answer_within: timedelta = ANSWER_WITHIN
+    admit: Callable[[Mapping[str, str]], None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +80,8 @@ def serve(route: Route) -> Callable[[web.Request], Awaitable[web.StreamResponse]
     """The request handler of a route. A handler that takes too long is cut off; the platform delivers again."""
 
     async def handler(request: web.Request) -> web.StreamResponse:
+        if isinstance(route, DeliveryRoute) and route.admit is not None:
+            route.admit(request.headers)
         body = await read_body(request, route.max_bytes)
         try:
             async with asyncio.timeout(route.answer_within.total_seconds()):

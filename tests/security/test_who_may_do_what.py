@@ -20,6 +20,14 @@ from tests.support.scripted_llm import ScriptedLLM, calls, say
 SOME_ID = "00000000-0000-4000-8000-000000000001"
 SAMPLES: Mapping[str, Mapping[str, JsonValue]] = {
     "apply_patch": {"path": "a.txt", "old_string": "a", "new_string": "b"},
+    "build_software": {
+        "name": "evil",
+        "description": "x",
+        "parameters": {"type": "object"},
+        "code": "print('x')",
+        "examples": [{"arguments": {}, "expect": "x"}],
+        "writes": True,
+    },
     "cancel_job": {"job_id": SOME_ID},
     "create_job": {"title": "x", "description": "x"},
     "echo": {"message": "x"},
@@ -62,18 +70,22 @@ SAMPLES: Mapping[str, Mapping[str, JsonValue]] = {
     "tool_list": {},
     "tool_remove": {"name": "x"},
     "tool_search": {"query": "x"},
+    "tool_source": {},
     "web_fetch": {"url": "https://evil.invalid/"},
     "write_file": {"path": "a.txt", "content": "x"},
 }
 """One call of each tool there is, of the kind that may do most harm."""
 
 ASKS = frozenset({
-    "apply_patch", "cancel_job", "event_emit", "http", "job_prompt", "read_file", "routine_fire", "secret_delete",
+    "apply_patch", "build_software", "cancel_job", "event_emit", "http", "job_prompt", "read_file", "routine_fire", "secret_delete",
     "shell",     "skill_install", "skill_remove", "tool_auth", "tool_install", "tool_remove", "web_fetch", "write_file",
 })  # fmt: skip
 LOCAL = frozenset({"apply_patch", "list_dir", "read_file", "shell", "write_file"})
-OPERATORS = frozenset({"restart", "skill_install", "skill_remove", "tool_activate", "tool_install", "tool_remove"})
-PRIVATE = frozenset({"restart"})
+OPERATORS = frozenset({
+    "build_software", "restart", "skill_install", "skill_remove", "tool_activate", "tool_install", "tool_remove",
+    "tool_source",
+})  # fmt: skip
+PRIVATE = frozenset({"build_software", "restart", "tool_source"})
 
 _REFUSALS = ("is not available to this person", "for the operator of this bot alone", "works in private chats alone")
 SETTINGS = {"AGENT_LOCAL_TOOLS_FOR": "operator"}

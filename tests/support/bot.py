@@ -17,7 +17,7 @@ from agent.workspace.seeding import seed
 from bot.compose import build_core
 from bot.plugins import NO_PLUGINS, Plugins
 from bot.presenter import StepSurface
-from channels.base import Accepted
+from channels.base import Accepted, Channel
 from channels.message import ChatType, IncomingMessage, OutgoingMessage
 from config.settings import Settings
 from tests.support.builders import make_message
@@ -63,6 +63,7 @@ class Bot:
         self.telegram = MemoryChannel("telegram")
         self.slack = MemoryChannel("slack")
         self.channels: dict[str, MemoryChannel] = {"telegram": self.telegram, "slack": self.slack}
+        self.more: dict[str, Channel] = {}  # channels beside those in memory; put in before it is entered
         self.steps: dict[str, StepSurface] = {}
         self.wrap_store: Callable[[Store], Store] = lambda store: store
         self.quit = asyncio.Event()
@@ -76,7 +77,7 @@ class Bot:
         self.core = build_core(
             self.settings,
             store,
-            self.channels,
+            self.channels | self.more,
             self.steps,
             self.quit.set,
             self.restarts.append,
@@ -85,6 +86,8 @@ class Bot:
             self._plugins,
         )
         await seed(self.core.workspace)
+        if self.core.built_tools is not None:
+            await self.core.built_tools.load()
         self._stop = asyncio.Event()
         self._task = asyncio.ensure_future(self._serve())
         for channel in self.channels.values():
@@ -182,7 +185,10 @@ class Bot:
                 group.create_task(core.hooks.run()),
                 group.create_task(core.repair.run()),
                 group.create_task(core.servers.run()),
-                *(group.create_task(core.gateway.receive(name, core.intake.accept)) for name in self.channels),
+                *(
+                    group.create_task(core.gateway.receive(name, core.intake.accept))
+                    for name in self.channels | self.more
+                ),
                 *([group.create_task(core.routines.engine.run())] if self._routines and core.routines else []),
             ]
             await self._stop.wait()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import secrets
 import shutil
 import sys
 import tempfile
@@ -101,7 +102,7 @@ async def fault_of(host: ContainerHost, mark: str) -> str | None:
     try:
         owner = owner_for(identity_of(place))
         await asyncio.to_thread(_hand_to, place, owner)
-        launch = Launch(f"{mark}probe", place, owner, None, (PROBE,))
+        launch = Launch(f"{mark}probe-{secrets.token_hex(4)}", place, owner, None, (PROBE,))
         async with asyncio.timeout(_PROBE_SECONDS), host.running(launch) as container:
             status, said = await container.ended(), await container.last_words()
         fault = judge(status, said)

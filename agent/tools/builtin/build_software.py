@@ -1,9 +1,10 @@
-"""Lets the operator's agent write tools of its own: approved by the operator, tried out in the sandbox, kept for good."""
+"""Lets the operator's agent write tools of its own: approved by the operator, tried out in the sandbox, and kept."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, ClassVar, Protocol
 
@@ -52,6 +53,8 @@ class Library(Protocol):
 
     async def build(self, blueprint: Blueprint) -> Built: ...
 
+    def all(self) -> Sequence[Built]: ...
+
     async def source(self, name: str) -> Source | None: ...
 
 
@@ -64,10 +67,13 @@ class Trial(Protocol):
 class BuildSoftware:
     """Tries a tool out and registers it. The question shows all of it, uncut, before anything runs."""
 
-    def __init__(self, library: Library, trial: Trial, contains_secret: ContainsSecret) -> None:
+    def __init__(
+        self, library: Library, trial: Trial, contains_secret: ContainsSecret, hide_secrets: Callable[[str], str]
+    ) -> None:
         self._library = library
         self._trial = trial
         self._contains_secret = contains_secret
+        self._hide_secrets = hide_secrets
         self.spec = ToolSpec(
             "build_software",
             "Write a tool in Python, try it in the sandbox and keep it for later use; the same name again replaces it.",
@@ -80,6 +86,7 @@ class BuildSoftware:
             operator_only=True,
             private_only=True,
             rare=True,
+            keeps_arguments=True,
         )
 
     def scope(self, arguments: BuildArguments) -> PathScope:
@@ -89,7 +96,7 @@ class BuildSoftware:
         try:
             blueprint = await asyncio.to_thread(self._draft, arguments)
             if (fault := await self._trial.failing_example(blueprint)) is not None:
-                return _error(f"{_NOTHING} {fault}")
+                return _error(f"{_NOTHING} {self._hide_secrets(fault)}")  # else it is withheld whole
             built = await self._library.build(blueprint)
         except BuildRefused as error:
             return _error(f"{error} {_NOTHING}")
@@ -126,7 +133,7 @@ class BuildSoftware:
 class SourceArguments(Arguments):
     """Arguments of `tool_source`."""
 
-    name: str
+    name: str | None = Field(default=None, description="without it: which tools were built")
     previous: bool = Field(default=False, description="the version before")
 
 
@@ -150,6 +157,8 @@ class ToolSource:
         return PathScope.nothing()
 
     async def run(self, arguments: SourceArguments, context: ToolContext) -> ToolOutput:
+        if arguments.name is None:
+            return ToolOutput("\n".join(map(_listed, self._library.all())) or "No tool was built here.")
         source = await self._library.source(arguments.name)
         if source is None:
             return _error("no tool of this name was built here.")
@@ -157,6 +166,11 @@ class ToolSource:
         if built is None:
             return _error("there is no version before the present one.")
         return ToolOutput(_described(built, None if arguments.previous else source.proposal))
+
+
+def _listed(built: Built) -> str:
+    blueprint = built.blueprint
+    return f"- {blueprint.name}, version {built.version}, {built.state.value}: {blueprint.description}"
 
 
 def _described(built: Built, proposal: str | None) -> str:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import timedelta
 from typing import Any, ClassVar, Literal, Protocol
 
 from pydantic import Field
 
+from agent.dynamic.errors import BuildError
 from agent.extensions.catalogue import Service
 from agent.extensions.view import Extension, ExtensionKind
 from agent.llm.base import ToolDefinition
@@ -304,7 +305,7 @@ class ToolRemove:
         own = self._servers.credentials_of(arguments.name)
         try:
             if not await self._servers.remove(arguments.name):
-                return error("no server of this name is in mcp.json, and no tool of this name was built; tool_list gives the servers.")
+                return error("no server of this name is in mcp.json, and no tool was built under it.")
             stored = await self._credentials.names(context.user)
         except ConfigUnusable as fault:
             return error(str(fault))

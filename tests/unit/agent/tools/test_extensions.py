@@ -20,6 +20,7 @@ from agent.tools.builtin.extensions import (
     InstallArguments,
     ListArguments,
     Overview,
+    RemoveArguments,
     SearchArguments,
     ServerArguments,
     ToolActivate,
@@ -230,11 +231,21 @@ async def test_installing_says_how_it_went(tmp_path: Path) -> None:
     assert "Nothing was added" in await said(ConfigUnusable("there is a server 'wiki' already."))
 
 
-async def test_removing_says_which_credentials_stay() -> None:
-    tool = ToolRemove(Servers(), Stored("mcp/wiki", "github"))
+async def is_built(name: str) -> bool:
+    return name == "add_up"
 
-    assert "Still stored: mcp/wiki; secret_delete" in (await tool.run(ServerArguments(name="wiki"), OWNER)).text
-    assert (await tool.run(ServerArguments(name="other"), OWNER)).is_error
+
+async def test_removing_says_which_credentials_stay() -> None:
+    tool = ToolRemove(Servers(), Stored("mcp/wiki", "github"), is_built)
+
+    assert "Still stored: mcp/wiki; secret_delete" in (await tool.run(RemoveArguments(name="wiki"), OWNER)).text
+    assert (await tool.run(RemoveArguments(name="other"), OWNER)).is_error
+
+
+async def test_a_built_tool_is_removed_with_no_word_of_servers() -> None:
+    tool = ToolRemove(Servers(), Stored("mcp/wiki", "github"), is_built)
+
+    assert (await tool.run(RemoveArguments(name="add_up"), OWNER)).text == "Removed, with its earlier version."
 
 
 def test_tools_that_change_servers_are_the_operators_and_removing_always_asks() -> None:
