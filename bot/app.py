@@ -154,6 +154,7 @@ async def _open(
     stack.push_async_callback(core.llm.close)
     stack.push_async_callback(core.cheap_llm.close)
     stack.push_async_callback(core.images.close)
+    stack.push_async_callback(core.containers.turns.close)
     stack.push_async_callback(core.speech.close)
     if core.vectors is not None:
         stack.push_async_callback(core.vectors.close)
@@ -252,6 +253,7 @@ class _Life:
                 start(supervise("sent files", core.gateway.prune_files, core.clock)),
                 start(supervise("hooks", core.hooks.run, core.clock)),
                 start(supervise("jobs", core.repair.run, core.clock)),
+                start(supervise("containers", core.containers.hosts.run, core.clock)),
                 start(self._warm_up()),
             ]
             if core.heartbeat_enabled:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -9,7 +10,6 @@ from pathlib import Path
 from agent.clock import Clock
 from agent.dynamic.bench import Bench, Place
 from agent.dynamic.library import ToolLibrary
-from agent.dynamic.repair import ToolBuilder
 from agent.dynamic.tool import Surroundings
 from agent.llm.base import LLMProvider
 from agent.safety.layer import SafetyLayer
@@ -31,11 +31,14 @@ _OFF = "built tools run in a sandbox alone, and SANDBOX_BACKEND=off"
 
 @dataclass(frozen=True, slots=True)
 class BuiltTools:
-    """The tools to build tools with, where those are kept, and what repairs them."""
+    """The tools to build tools with, and where those are kept.
+
+    `rebuild` looks for a cure of a broken tool and gives what the operator is to be told; None: it was not built here.
+    """
 
     tools: tuple[AnyTool, ...]
     library: ToolLibrary
-    builder: ToolBuilder
+    rebuild: Callable[[str], Awaitable[str | None]]
 
 
 def build_built_tools(
@@ -60,8 +63,15 @@ def build_built_tools(
     bench = Bench(sandbox if has_walls else RefusingSandbox(_OFF), find_python(PROGRAM_PATH))
     around = Surroundings(partial(_place_of, settings.workspace), asks_hosts=bool(settings.sandbox.allow_hosts))
     library = ToolLibrary(settings.home / "tools", registry, bench, around, forget, clock)
+
+    async def rebuild(name: str) -> str | None:
+        from agent.dynamic.repair import ToolBuilder, notice  # most processes never need it
+
+        result = await ToolBuilder(library, bench, llm, safety.contains_secret).rebuild(name)
+        return None if result is None else notice(result)
+
     tools = (BuildSoftware(library, bench, safety.contains_secret, safety.hide_secrets), ToolSource(library))
-    return BuiltTools(tools, library, ToolBuilder(library, bench, llm, safety.contains_secret))
+    return BuiltTools(tools, library, rebuild)
 
 
 def _place_of(workspace: Path, scope: Scope) -> Place:

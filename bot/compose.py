@@ -62,6 +62,7 @@ from agent.workspace.workspace import FolderWorkspace
 from bot import __version__
 from bot.archive import OutputArchive, StoreLedger
 from bot.built_tools import build_built_tools
+from bot.containers import Containers, build_containers
 from bot.extended import build_extensions, service_book
 from bot.gateway import Gateway
 from bot.hooks import build_hooks
@@ -115,6 +116,7 @@ class Core:
     speech: OpenAISpeech
     jobs: JobScheduler
     repair: SelfRepair
+    containers: Containers
     vectors: MemoryVectors | None = None
     routines: Routines | None = None
     built_tools: ToolLibrary | None = None
@@ -195,7 +197,19 @@ def build_core(
     if settings.agent.allow_local_tools:
         tools += [*file_tools(settings.workspace), shell_tool(sandbox, settings.workspace)]
     jobs = build_jobs(settings, store, clock, engine, gateway, screened_hooks, channels)
-    registry = ToolRegistry([*tools, *jobs.tools])
+    registry = ToolRegistry(tools)
+    containers = build_containers(
+        settings,
+        jobs.scheduler,
+        store=store,
+        clock=clock,
+        llm=llm,
+        safety=safety,
+        registry=registry,
+        deliveries=gateway,
+    )
+    for job_tool in jobs.tools(containers.desk):
+        registry.add_builtin(job_tool)
     built = build_built_tools(settings, store, clock, safety, registry, llm, sandbox)
     if settings.agent.allow_local_tools:
         for tool in built.tools:
@@ -285,6 +299,7 @@ def build_core(
         memories=memories,
         skills=skills,
         hooks=screened_hooks,
+        containers=containers.turns,
     )
     heartbeat = HeartbeatRunner(
         settings.agent.name,
@@ -372,6 +387,7 @@ def build_core(
         speech,
         jobs.scheduler,
         SelfRepair(jobs.records, store, clock, engine, registry, notifier.notify_operator),
+        containers,
         vectors,
         routines,
         built.library if settings.agent.allow_local_tools else None,

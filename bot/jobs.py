@@ -19,7 +19,7 @@ from agent.model.job import Job, JobState
 from agent.store import tool_health
 from agent.store.base import Store, Transaction
 from agent.store.errors import StoreError
-from agent.tools.builtin.jobs import job_tools
+from agent.tools.builtin.jobs import Containers, job_tools
 from agent.tools.registry import AnyTool
 from channels.base import Channel
 from channels.web import OPERATOR_ID, EventName, WebChannel
@@ -39,9 +39,9 @@ class Jobs:
     records: JobRecords
     scheduler: JobScheduler
 
-    @property
-    def tools(self) -> tuple[AnyTool, ...]:
-        return job_tools(self.scheduler)
+    def tools(self, containers: Containers) -> tuple[AnyTool, ...]:
+        """The tools about jobs."""
+        return job_tools(self.scheduler, containers)
 
 
 def build_jobs(

@@ -10,14 +10,13 @@ import asyncio
 import json
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from difflib import unified_diff
 from typing import Protocol, assert_never
 
 import structlog
 
-from agent.dynamic.bench import Bench
 from agent.dynamic.blueprint import Blueprint, code_fault
 from agent.dynamic.errors import BuildError
 from agent.dynamic.folder import Built
@@ -45,6 +44,12 @@ class Model(Protocol):
     """Where the new script comes from. Calls are metered."""
 
     async def complete(self, request: CompletionRequest) -> Completion: ...
+
+
+class Trial(Protocol):
+    """Runs a tool's examples."""
+
+    async def failing_example(self, blueprint: Blueprint) -> str | None: ...
 
 
 class Library(Protocol):
@@ -77,9 +82,9 @@ class NotRebuilt:
 class ToolBuilder:
     """The self-repair of built tools."""
 
-    def __init__(self, library: Library, bench: Bench, llm: Model, contains_secret: Callable[[str], bool]) -> None:
+    def __init__(self, library: Library, trial: Trial, llm: Model, contains_secret: Callable[[str], bool]) -> None:
         self._library = library
-        self._bench = bench
+        self._trial = trial
         self._llm = llm
         self._contains_secret = contains_secret
 
@@ -127,10 +132,7 @@ class ToolBuilder:
             return "it is the script that breaks."
         if await asyncio.to_thread(self._contains_secret, code):
             return "it holds what looks like a key or password."
-        old = built.blueprint
-        fault = await self._bench.failing_example(
-            Blueprint(old.name, old.description, old.schema, code, old.examples, old.writes)
-        )
+        fault = await self._trial.failing_example(replace(built.blueprint, code=code))
         is_unfit = fault is not None and await asyncio.to_thread(self._contains_secret, fault)
         return "an example failed." if is_unfit else fault
 

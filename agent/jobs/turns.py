@@ -20,6 +20,8 @@ from agent.conversation.ports import Hooks, Journal, Skills
 from agent.conversation.settle import Settlement
 from agent.conversation.thread_ops import turn_place
 from agent.jobs import planning, wording
+from agent.jobs.container.ports import ContainerWork
+from agent.jobs.container.wish import wish_of
 from agent.jobs.delegate import JobDelegate, follow_plan
 from agent.jobs.prompt import job_prompt
 from agent.jobs.records import JobRecords
@@ -87,6 +89,7 @@ class JobTurns:
         memories: ThreadMemories,
         skills: Skills,
         hooks: Hooks,
+        containers: ContainerWork,
     ) -> None:
         self._settings = settings
         self._records = records
@@ -100,6 +103,7 @@ class JobTurns:
         self._memories = memories
         self._skills = skills
         self._hooks = hooks
+        self._containers = containers
 
     async def serve(self, envelope: Envelope, journal: Journal) -> Settlement:
         """Serve a turn of a job, from its start or from where an earlier run left it."""
@@ -165,6 +169,8 @@ class JobTurns:
             added,
         )
         delegate = JobDelegate(self._inner(envelope, journal, job, offer), job, vitals, self._safety, journal.record)
+        if (wish := wish_of(job)) is not None:
+            return await self._containers.work(wish, job, envelope, delegate, vitals.pulse)
         context = _with_refusals(envelope, context)
         if not envelope.journal.messages and not memory.history:
             context = await self._planned(envelope, job, context, journal)

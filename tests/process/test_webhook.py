@@ -51,7 +51,7 @@ async def test_post_that_was_taken_is_answered_after_a_kill(tmp_path: Path, api:
     """Invariants 3 and 11."""
     port = free_port()
     variables = variables_of(tmp_path, api, port, WEBHOOK_SECRET=SECRET)
-    api.play(Break.SILENT, Say("After the start."))
+    api.play(Break.SILENCE, Say("After the start."))
     async with started(["run"], variables, tmp_path) as bot:
         taken = await post(port, content="hello", id="x")
         async with asyncio.timeout(PATIENCE_SECONDS):

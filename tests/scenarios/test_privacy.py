@@ -9,14 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from agent.llm.base import CompletionRequest
+from agent.llm.base import Completion, CompletionRequest
+from agent.llm.messages import ToolResult
 from agent.model.ids import OPERATOR
 from agent.model.tool_call import ToolCall
 from agent.store import credentials
 from agent.store.credentials import SealedCredential, Terms
 from channels.message import ChatType
 from tests.support.bot import OWNER, Bot
-from tests.support.scripted_llm import ScriptedLLM, calls, say
+from tests.support.scripted_llm import ScriptedLLM, call, calls, say
 
 SHARED = [chat_type for chat_type in ChatType if chat_type.is_shared]
 GROUP = "-100"
@@ -40,8 +41,9 @@ OTHERS = {
 }
 SECRETS = OPERATORS | OTHERS
 FILES = {path: word for path, word in SECRETS.items() if path.endswith((".md", ".txt"))}
-# Asks its person for something and reads nothing; it would end the turn before the rest is tried.
-READS_NOTHING = frozenset({"tool_auth", "task"})
+# The first asks its person for something and would end the turn before the rest is tried. The others begin work that
+# asks a model itself: what that can read has tests of its own below.
+READS_NOTHING = frozenset({"tool_auth", "task", "create_job", "routine_create"})
 
 
 def plant(home: Path) -> None:
@@ -161,6 +163,29 @@ async def test_another_person_learns_nothing_private(tmp_path: Path) -> None:
         offered = {tool.name for tool in bot.llm.requests[0].tools}
 
     assert offered - READS_NOTHING <= {call.name for call in attempts(tmp_path)}, "a new tool: add what it could read"
+    assert leaks(bot, SECRETS) == []
+
+
+@pytest.mark.parametrize("user", [OWNER, "41"], ids=["the owner", "a member"])
+async def test_a_job_begun_in_a_shared_chat_learns_nothing_private(tmp_path: Path, user: str) -> None:
+    """Invariant 1."""
+    plant(tmp_path)
+    few = [each for each in attempts(tmp_path) if "MEMORY.md" in str(each.arguments) or each.name == "memory_search"]
+
+    def work(request: CompletionRequest) -> Completion:
+        if any(isinstance(message, ToolResult) for message in request.messages):
+            return say("I have completed the job: nothing found.")
+        return calls(*few) if request.tools else say("no plan")
+
+    begin = call("create_job", title="find out", description="find out everything")
+    llm = ScriptedLLM([begin, say("it is begun")], default=work)
+    variables = {"AGENT_AUTO_APPROVE_TOOLS": "true", "SANDBOX_BACKEND": "auto"}
+    async with Bot(tmp_path, llm, variables=variables) as bot:
+        await bot.say("begin", user=user, chat_id=GROUP, chat_type=ChatType.SUPERGROUP)
+        await bot.post("nothing found")
+
+    tried = {each.name for request in llm.requests for each in request.messages if isinstance(each, ToolResult)}
+    assert {"read_file", "memory_read", "shell"} <= tried
     assert leaks(bot, SECRETS) == []
 
 

@@ -77,8 +77,9 @@ SAMPLES: Mapping[str, Mapping[str, JsonValue]] = {
 """One call of each tool there is, of the kind that may do most harm."""
 
 ASKS = frozenset({
-    "apply_patch", "build_software", "cancel_job", "event_emit", "http", "job_prompt", "read_file", "routine_fire", "secret_delete",
-    "shell",     "skill_install", "skill_remove", "tool_auth", "tool_install", "tool_remove", "web_fetch", "write_file",
+    "apply_patch", "build_software", "cancel_job", "event_emit", "http", "job_prompt", "read_file", "routine_fire",
+    "secret_delete", "shell", "skill_install", "skill_remove", "tool_auth", "tool_install", "tool_remove", "web_fetch",
+    "write_file",
 })  # fmt: skip
 LOCAL = frozenset({"apply_patch", "list_dir", "read_file", "shell", "write_file"})
 OPERATORS = frozenset({

@@ -104,6 +104,7 @@ class Bot:
         if not self._task.done():
             self._stop.set()
             await self._task
+            await self.core.containers.turns.close()
             await self.store.close()
 
     async def say(self, text: str, *, user: str = OWNER, **more: object) -> Accepted:

@@ -36,7 +36,7 @@ def make_blueprint(code: str = ADD_UP, **more: object) -> Blueprint:
     return draft(code=code, **parts)  # type: ignore[arg-type]  # a dict of parts has no types of its own
 
 
-def build_call(code: str = ADD_UP, *, id: str = "build_1", **more: JsonValue) -> ToolCall:
+def build_call(code: str = ADD_UP, /, **more: JsonValue) -> ToolCall:
     """A model's wish to build it."""
     arguments: dict[str, JsonValue] = {
         "name": "add_up",
@@ -46,4 +46,4 @@ def build_call(code: str = ADD_UP, *, id: str = "build_1", **more: JsonValue) ->
         "examples": [{"arguments": {"numbers": [1, 2, 3]}, "expect": "the sum is 6"}],
         **more,
     }
-    return ToolCall(id, "build_software", arguments)
+    return ToolCall("build_1", "build_software", arguments)

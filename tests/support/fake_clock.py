@@ -32,7 +32,7 @@ class FakeClock:
         finally:
             self._sleepers = [sleeper for sleeper in self._sleepers if sleeper[1] is not event]
 
-    async def wait_for_sleeper(self, at_most: timedelta = timedelta(minutes=2)) -> None:
+    async def wait_for_sleeper(self, at_most: timedelta = timedelta(seconds=45)) -> None:
         """Return when somebody sleeps who is due within `at_most`."""
         while not any(due <= self._now + at_most for due, _ in self._sleepers):
             self._slept.clear()

@@ -20,6 +20,7 @@ from agent.workspace.scope import GroupScope, OperatorScope, PersonScope
 from channels.message import ChatType
 
 MOST_EVENTS = 200
+_CONTAINER = "container"
 _NOT_BUILT = (
     "jobs run inside this program: '{name}' is for jobs in containers, which are not available. Leave it out. "
     "Nothing was started."
@@ -42,14 +43,24 @@ class Jobs(Protocol):
     async def send(self, viewer: JobViewer, reference: str, text: str, key: str) -> Job | JobRefusal: ...
 
 
+class Containers(Protocol):
+    """Takes jobs that run in a container of their own."""
+
+    async def start(
+        self, request: JobRequest, context: ToolContext, *, folder: str | None, has_credentials: bool, waits: bool
+    ) -> Job | JobRefusal:
+        """With `waits` the job is over when this returns, unless it took longer than anybody waits."""
+        ...
+
+
 class CreateJobArguments(Arguments):
-    """Arguments of `create_job`. Those after `description` are for kinds of jobs that other programs have."""
+    """Arguments of `create_job`. Those after `description` are for jobs in containers."""
 
     title: str
     description: str = Field(description="all it needs to know: it sees nothing of this conversation")
-    wait: bool = True
-    mode: str | None = None
-    project_dir: str | None = None
+    wait: bool = Field(default=True, description="container: return with the result")
+    mode: str | None = Field(default=None, description="'container': alone with one folder, without network")
+    project_dir: str | None = Field(default=None, description="container: its folder below projects/")
     credentials: Mapping[str, JsonValue] | None = None
 
 
@@ -87,18 +98,22 @@ class CreateJob:
         "it ends. For what takes many steps or long.",
         CreateJobArguments,
         Effect.WRITE,
+        assess=lambda arguments: Approval.UNLESS_ALWAYS if arguments.mode == _CONTAINER else Approval.NEVER,
+        timeout=timedelta(seconds=660),
         rate=RateLimit(per_minute=5, per_hour=30),
         keeps_arguments=True,
     )
 
-    def __init__(self, jobs: Jobs) -> None:
+    def __init__(self, jobs: Jobs, containers: Containers | None = None) -> None:
         self._jobs = jobs
+        self._containers = containers
 
     def scope(self, arguments: CreateJobArguments) -> PathScope:
         return PathScope.nothing()
 
     async def run(self, arguments: CreateJobArguments, context: ToolContext) -> ToolOutput:
-        if (unknown := _not_built(arguments)) is not None:
+        containers = self._containers if arguments.mode == _CONTAINER else None
+        if containers is None and (unknown := _not_built(arguments)) is not None:
             return ToolOutput(_NOT_BUILT.format(name=unknown), is_error=True)
         wish = (str(context.turn), context.call_id, arguments.title, arguments.description)
         request = JobRequest(
@@ -109,7 +124,16 @@ class CreateJob:
             id=JobId(ids.job_id(*wish)),
             model=context.model,
         )
-        return _told(await self._jobs.create(request))
+        if containers is None:
+            return _told(await self._jobs.create(request))
+        job = await containers.start(
+            request,
+            context,
+            folder=arguments.project_dir,
+            has_credentials=bool(arguments.credentials),
+            waits=arguments.wait,
+        )
+        return ToolOutput(job.text, is_error=True) if isinstance(job, JobRefusal) else _json(_full(job))
 
 
 class ListJobs:
@@ -216,9 +240,10 @@ class JobPrompt:
         return _told(await self._jobs.send(viewer_of(context), arguments.job_id, words, key))
 
 
-def job_tools(jobs: Jobs) -> tuple[AnyTool, ...]:
+def job_tools(jobs: Jobs, containers: Containers | None = None) -> tuple[AnyTool, ...]:
     """The tools about background jobs."""
-    return (CreateJob(jobs), ListJobs(jobs), JobStatusTool(jobs), JobEvents(jobs), CancelJob(jobs), JobPrompt(jobs))
+    about = (ListJobs(jobs), JobStatusTool(jobs), JobEvents(jobs), CancelJob(jobs), JobPrompt(jobs))
+    return (CreateJob(jobs, containers), *about)
 
 
 def viewer_of(context: ToolContext) -> JobViewer:

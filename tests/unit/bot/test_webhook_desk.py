@@ -39,7 +39,7 @@ def message(message_id: str) -> IncomingMessage:
 
 
 def said(to: str, text: str, **more: object) -> OutgoingMessage:
-    return OutgoingMessage(address=replies_to("main", to), text=text, **more)  # type: ignore[arg-type]  # test values
+    return OutgoingMessage(address=replies_to("main", to), text=text, **more)
 
 
 async def test_message_is_unknown_then_open_then_replied(store: SqliteStore) -> None:
