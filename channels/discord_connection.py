@@ -353,9 +353,9 @@ class _Client(discord.Client):
 
 
 def _client() -> _Client:
-    # At DEBUG these two write the bodies of requests and events.
+    # At DEBUG these two write the bodies of requests and events; what they say at INFO, `ChannelHealth` says too.
     for name in ("discord.http", "discord.gateway"):
-        logging.getLogger(name).setLevel(logging.INFO)
+        logging.getLogger(name).setLevel(logging.WARNING)
     discord.VoiceClient.warn_nacl = discord.VoiceClient.warn_dave = False  # we do not speak, so nothing is missing
     intents = discord.Intents.none()
     intents.guilds = intents.guild_messages = intents.dm_messages = intents.message_content = True
