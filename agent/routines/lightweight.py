@@ -174,12 +174,12 @@ class LightweightRunner:
         )
 
     async def _document(self, scope: Scope, path: str) -> str:
-        """A document of the owner's; empty where it is missing or cannot be read."""
+        """A document of the owner's without its secrets; empty where it is missing or cannot be read."""
         try:
             text = (await self._workspace.read(scope, path)).strip()
         except WorkspaceError:
             return ""
-        shown, beyond = split_at_bytes(text, LONGEST_DOCUMENT_BYTES)
+        shown, beyond = split_at_bytes(self._safety.hide_secrets(text), LONGEST_DOCUMENT_BYTES)
         return f"{shown}\n[cut]" if beyond else shown
 
     async def _cause(self, routine: Routine, run: Run) -> str | Ending:

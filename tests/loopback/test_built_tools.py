@@ -174,7 +174,11 @@ for path in ("/agent/tool.py", "/usr/lib/evil.py", "/evil.py", "/agent/new.py"):
     assert await said(code, work, writes=True) == "refused\n" * 4
 
 
-async def test_modules_in_the_folder_are_not_taken_for_the_standard_library(work: Path) -> None:
+async def test_nothing_that_lies_in_the_folder_runs_along_with_the_script(work: Path) -> None:
+    version = (await said("import sys; print(f'python3.{sys.version_info[1]}')", work)).strip()
+    packages = work / ".local" / "lib" / version / "site-packages"
+    packages.mkdir(parents=True)
+    (packages / "evil.pth").write_text("import sys; print('evil')\n")
     (work / "json.py").write_text("print('evil')")
 
     assert await run(ADD_UP, work, {"numbers": [1]}) == Answered("the sum is 1\n")

@@ -34,6 +34,12 @@ async def until_waiting(caller: Caller, count: int) -> None:
             await asyncio.sleep(0.001)
 
 
+async def taken(caller: Caller, count: int) -> None:
+    """Return when the messages of so many callers who wait are taken: their time to wait begins then."""
+    async with asyncio.timeout(5):
+        await caller.bot.clock.wait_for_due(NOON + PATIENCE, count)
+
+
 # -- signatures ----------------------------------------------------------------------------------------------------
 async def test_signed_post_is_acknowledged_and_answered(tmp_path: Path) -> None:
     async with calling(tmp_path, ScriptedLLM([say("Hi.")])) as caller:
@@ -186,9 +192,9 @@ async def test_messages_that_share_a_turn_share_its_answer(tmp_path: Path) -> No
         one = group.create_task(caller.ask("1"))
         await first.reached.wait()
         two = group.create_task(caller.ask("2"))
-        await until_waiting(caller, 2)
+        await taken(caller, 2)
         three = group.create_task(caller.ask("3"))
-        await until_waiting(caller, 3)
+        await taken(caller, 3)
         status = await caller.ask("/status")
         first.release.set()
 
@@ -209,8 +215,7 @@ async def test_message_during_a_turn_is_answered_with_it_or_in_its_place(
         first = group.create_task(caller.ask("what time is it?"))
         await held.reached.wait()
         second = group.create_task(caller.ask("in Tokyo"))
-        await until_waiting(caller, 2)
-        await caller.bot.core.store.write(lambda tx: None)  # the second is taken by now
+        await taken(caller, 2)
         held.release.set()
 
     assert second.result().said == "both"

@@ -228,6 +228,42 @@ async def test_a_tool_sees_the_folder_of_the_one_who_asks(tmp_path: Path) -> Non
     assert "mine.txt" not in told
 
 
+async def test_the_operators_tools_neither_see_others_folders_nor_change_what_the_agent_goes_by(tmp_path: Path) -> None:
+    code = """
+import os
+print(sorted(name for _, _, names in os.walk(".") for name in names))
+for path in ("AGENTS.md", "skills/evil.md", "users/evil.md", "own.md"):
+    try:
+        os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+        open(path, "w").write("evil")
+    except OSError:
+        print("kept", path)
+"""
+    writing: dict[str, JsonValue] = {
+        "name": "write_all",
+        "parameters": FREE,
+        "examples": [{"arguments": {}, "expect": "[]"}],
+        "writes": True,
+    }
+    async with bot_that(tmp_path) as bot:
+        await build(bot, wanted=build_call(code, **writing))
+        workspace = bot.settings.workspace
+        folder = workspace / "users" / "telegram" / OTHER
+        folder.mkdir(parents=True)
+        (folder / "theirs.txt").touch()
+        bot.llm.add(asks_for("write_all"), say("done"))
+        await bot.say("write")
+        await bot.post("Approval needed: write_all")
+        await bot.say("yes")
+        await bot.post("done")
+
+    told = result(bot.llm.requests[-1])
+    assert "AGENTS.md" in told
+    assert "theirs.txt" not in told
+    assert all(f"kept {path}" in told for path in ("AGENTS.md", "skills/evil.md", "users/evil.md"))
+    assert (workspace / "own.md").read_text() == "evil"
+
+
 async def test_a_hook_stops_building_and_calls(tmp_path: Path) -> None:
     back: dict[str, JsonValue] = {
         "name": "say_back",
