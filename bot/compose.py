@@ -386,7 +386,7 @@ def build_core(
         toolbox.images,
         speech,
         jobs.scheduler,
-        SelfRepair(jobs.records, store, clock, engine, registry, notifier.notify_operator),
+        SelfRepair(jobs.records, store, clock, engine, registry, notifier.notify_operator, built.rebuild),
         containers,
         vectors,
         routines,

@@ -44,6 +44,8 @@ def _watch(event: str, arguments: tuple[object, ...]) -> None:
         case _:
             return
     name = host.decode("ascii", "replace") if isinstance(host, bytes) else str(host or "")
+    if name.endswith(".invalid"):  # RFC 6761, 6.4: no such name exists; said here, so that no resolver is asked
+        raise socket.gaierror(socket.EAI_NONAME, "no such host")
     if not _is_here(name):
         attempts.append(f"{event} {name}")
         raise LeftTheMachine(f"{event} {name}: tests reach nothing but 127.0.0.1")

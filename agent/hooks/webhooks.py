@@ -40,9 +40,9 @@ Post = Callable[[str, Mapping[str, str], Mapping[str, object]], Awaitable[int]]
 
 async def post_to_the_web(url: str, headers: Mapping[str, str], payload: Mapping[str, object]) -> int:
     """Asks the internet. The HTTP client loads at the first call."""
-    from agent.net.post import WebPoster
+    from agent.net.client import WebClient
 
-    return await WebPoster().post_json(url, headers, payload)
+    return await WebClient().post_json(url, headers, payload)
 
 
 def webhook_hook(source: str, entry: WebhookEntry, post: Post, clock: Clock) -> Hook:

@@ -63,6 +63,7 @@ class SelfRepair:
         signals: TurnSignals,
         registry: ToolRegistry,
         tell_operator: Callable[[str], Awaitable[bool]],
+        rebuild: Callable[[str], Awaitable[str | None]],
     ) -> None:
         self._records = records
         self._store = store
@@ -70,6 +71,7 @@ class SelfRepair:
         self._signals = signals
         self._registry = registry
         self._tell_operator = tell_operator
+        self._rebuild = rebuild  # what to tell of a tool that was built here; None: it was not
 
     async def run(self) -> None:
         """Until cancelled. What earlier processes left has all its time again: nobody could work on it meanwhile."""
@@ -132,4 +134,5 @@ class SelfRepair:
                 continue
             if await self._store.write(partial(tool_health.switch_off, tool=name, now=self._clock.now())):
                 log.error("tool_switched_off", tool=name)
-                await self._tell_operator(wording.TOOL_SWITCHED_OFF.format(tool=name, count=BROKEN_AFTER))
+                rebuilt = await self._rebuild(name)
+                await self._tell_operator(rebuilt or wording.TOOL_SWITCHED_OFF.format(tool=name, count=BROKEN_AFTER))

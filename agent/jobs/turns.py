@@ -55,7 +55,7 @@ log = structlog.get_logger(__name__)
 
 # What needs the conversation itself, and what starts work that goes on by itself: a job starts no further ones.
 WITHHELD = frozenset({
-    "tool_auth", "tool_activate", "tool_install", "tool_remove", "restart",
+    "tool_auth", "tool_activate", "tool_install", "tool_remove", "restart", "build_software",
     "create_job", "cancel_job", "job_prompt", "routine_create", "routine_update", "routine_fire", "event_emit",
 })  # fmt: skip
 

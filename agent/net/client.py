@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import json
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -68,6 +69,11 @@ class WebClient:
         """The page at an address, at most 5 MiB of it, after at most 10 redirects. Raises Unreachable."""
         return await self.send(WebRequest(check_url(address)))
 
+    async def post_json(self, address: str, headers: Mapping[str, str], payload: Mapping[str, object]) -> int:
+        """Posts a value and gives the status of the answer. No redirect is followed. Raises Unreachable."""
+        given = {"Content-Type": "application/json", **headers}
+        return (await self.send(WebRequest(check_url(address), "POST", given, json.dumps(payload).encode()))).status
+
     async def send(self, request: WebRequest, timeout: timedelta = TIMEOUT, most_bytes: int = MOST_BYTES) -> Page:
         """The answer to a request whose address was checked. Raises Unreachable."""
         try:
@@ -79,7 +85,7 @@ class WebClient:
                     request = WebRequest(check_url(answer))
         except TimeoutError:
             raise Unreachable(f"the server took longer than {timeout.total_seconds():.0f} seconds.") from None
-        except (aiohttp.ClientError, ssl.SSLError) as error:
+        except (aiohttp.ClientError, ssl.SSLError, ValueError) as error:  # ValueError: a header aiohttp refuses
             raise Unreachable(f"the connection failed ({type(error).__name__}).") from None
         raise Unreachable(f"there were more than {MOST_REDIRECTS} redirects.")
 

@@ -28,7 +28,7 @@ from agent.hooks.runner import HookRunner
 from agent.hooks.webhooks import webhook_hook
 from agent.model.ids import UserId
 from agent.net.address import IPAddress, Unreachable
-from agent.net.post import WebPoster
+from agent.net.client import WebClient
 from tests.support.builders import NOON
 from tests.support.fake_clock import FakeClock
 from tests.support.tls import ELSEWHERE, HERE, NAME, Names, certificate
@@ -80,9 +80,9 @@ async def receiver(tmp_path: Path) -> AsyncIterator[Receiver]:
     await runner.cleanup()
 
 
-def poster(tmp_path: Path, *answers: Sequence[IPAddress]) -> WebPoster:
+def poster(tmp_path: Path, *answers: Sequence[IPAddress]) -> WebClient:
     tls = ssl.create_default_context(cafile=str(tmp_path / "server.pem"))
-    return WebPoster(Names(*(answers or [[HERE]])), lambda address: address == HERE, tls)
+    return WebClient(Names(*(answers or [[HERE]])), lambda address: address == HERE, tls)
 
 
 def hook_to(receiver: Receiver, tmp_path: Path, **more: object) -> Hook:
@@ -164,7 +164,7 @@ async def test_redirect_is_not_followed(receiver: Receiver, tmp_path: Path) -> N
         await hook_to(receiver, tmp_path).run(HELLO)
 
     assert receiver.paths == ["/in"]
-    assert [(each["event"], each["status"]) for each in logs] == [("webhook_refused", 307)]
+    assert [each["event"] for each in logs] == ["webhook_unreachable"]
 
 
 async def test_server_that_is_away_is_logged_and_that_is_all(receiver: Receiver, tmp_path: Path) -> None:
@@ -184,7 +184,7 @@ async def test_address_that_is_not_public_when_it_is_asked_gets_no_connection(
         with pytest.raises(Unreachable, match="this machine"):
             await poster(tmp_path, answers).post_json(receiver.url(), {}, {})
     with pytest.raises(Unreachable):
-        await WebPoster().post_json(receiver.url(host="127.0.0.1"), {}, {})  # with the resolver of the system
+        await WebClient().post_json(receiver.url(host="127.0.0.1"), {}, {})  # with the resolver of the system
 
     assert receiver.paths == []
 

@@ -304,3 +304,29 @@ async def test_the_source_can_be_read_to_change_the_tool(tmp_path: Path) -> None
         await bot.post("listed")
 
     assert "- add_up, version 1, active: Adds numbers up." in result(bot.llm.requests[-1])
+
+
+async def test_a_tool_that_keeps_breaking_is_switched_off_and_its_cure_waits_for_the_operator(tmp_path: Path) -> None:
+    breaks = ADD_UP.replace("sum(numbers)", "sum(numbers) + [0, 0, 0, 0][len(numbers)]")
+    async with bot_that(tmp_path, AGENT_AUTO_APPROVE_TOOLS="true") as bot:
+        await build(bot, wanted=build_call(breaks))
+        for number in range(5):
+            bot.llm.add(add(1, 2, 3, 4), say(f"broke {number}"))
+            await bot.say("add them")
+            await bot.post(f"broke {number}")
+        bot.llm.add(say(f"```python\n{ADD_UP}```"))
+        await bot.core.repair.check()
+        await bot.post("A corrected script passes its examples (1 lines added, 1 taken out)")
+
+        bot.llm.add(asks_for("tool_source", name="add_up"), calls(build_call()), say("cured"))
+        await bot.say("build it with the correction")
+        await bot.post("Approval needed: build_software", count=2)
+        assert "A corrected script passes the examples" in result(bot.llm.requests[-1])
+        await bot.say("yes")
+        await bot.post("cured")
+        bot.llm.add(add(1, 2, 3, 4), say("ten"))
+        await bot.core.repair.check()
+        await bot.say("add them")
+        await bot.post("ten")
+
+    assert "the sum is 10" in result(bot.llm.requests[-1])

@@ -16,7 +16,7 @@ from tests.support.scripted_llm import ScriptedLLM, calls, say
 VARIABLES = {"SECRETS_MASTER_KEY": "a master key of more than 32 characters"}
 WRITE = {"name": "write", "description": "Writes.", "inputSchema": {"type": "object", "properties": {"text": {}}}}
 # A name that cannot be looked up, so that nobody is asked about it.
-NOWHERE = f"https://{'a' * 64}.example/mcp"
+NOWHERE = "https://nowhere.invalid/mcp"
 ANSWER = {"content": [{"type": "text", "text": "written"}]}
 
 

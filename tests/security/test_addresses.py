@@ -18,7 +18,6 @@ from agent.hooks.webhooks import BadWebhook, check_webhook_url
 from agent.model.ids import UserId
 from agent.net.address import Unreachable, check_url, is_public
 from agent.net.client import WebClient, WebRequest
-from agent.net.post import WebPoster
 from agent.tools.builtin.http import Http, HttpArguments
 from agent.tools.builtin.skills import SkillInstall, SkillInstallArguments
 from agent.tools.builtin.web_fetch import WebFetch, WebFetchArguments
@@ -138,7 +137,7 @@ async def test_name_that_leads_here_gets_no_connection(said: Sequence[str], tmp_
         with pytest.raises(Unreachable, match="this machine"):
             await WebClient(names, tls=tls).get(f"https://{NAME}:{port}/")
         with pytest.raises(Unreachable, match="this machine"):
-            await WebPoster(names, tls=tls).post_json(f"https://{NAME}:{port}/", {}, {})
+            await WebClient(names, tls=tls).post_json(f"https://{NAME}:{port}/", {}, {})
 
     assert inside.asked == []
 

@@ -22,6 +22,10 @@ from agent.tools.schema import Arguments
 from tests.support.fake_clock import FakeClock
 
 
+async def not_built_here(tool: str) -> str | None:
+    return None
+
+
 class Nothing(Arguments):
     """No arguments."""
 
@@ -60,7 +64,7 @@ class Desk:
         self.registry.register(Flaky())
         nobody, clock = Nobody(), FakeClock()
         records = JobRecords(JobRules(1), nobody, nobody)
-        self.repair = SelfRepair(records, store, clock, nobody, self.registry, self._tell)
+        self.repair = SelfRepair(records, store, clock, nobody, self.registry, self._tell, not_built_here)
 
     async def fail(self, tool: str, times: int) -> None:
         for _ in range(times):
