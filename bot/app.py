@@ -24,7 +24,8 @@ from agent.store.open import home_lock, open_store
 from agent.turns.engine import Handlers
 from agent.workspace.seeding import seed
 from bot import __version__
-from bot.compose import Core, build_channels, build_core, load, policies, secrets_of, web_channel
+from bot.compose import Core, build_channels, build_core, load, policies, web_channel
+from bot.foundation import secrets_of
 from bot.log import configure_logging
 from bot.plugins import Plugins
 from bot.presenter import StepSurface

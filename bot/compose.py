@@ -1,13 +1,11 @@
-"""The only place that chooses classes and builds objects."""
+"""The only place that chooses classes and builds objects: here the conversation, on its foundation, with its tools."""
 
 from __future__ import annotations
 
 import importlib
-import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import partial
 from zoneinfo import ZoneInfo
 
 from agent.agent_loop import Agent
@@ -15,7 +13,6 @@ from agent.clock import Clock, SystemClock
 from agent.commands import COMMANDS
 from agent.commands.base import Services
 from agent.conversation.compaction import Compactor
-from agent.conversation.hooked import ScreenedHooks
 from agent.conversation.intake import Intake
 from agent.conversation.live import Live
 from agent.conversation.memories import ThreadMemories
@@ -25,65 +22,44 @@ from agent.conversation.session_manager import SessionManager
 from agent.conversation.skill_choice import ShelfSkills
 from agent.conversation.thread_commands import ThreadCommands
 from agent.conversation.thread_ops import ChatSettings, ThreadOps
-from agent.credentials.keys import load_master_key, system_keychain
-from agent.credentials.store import CredentialStore
 from agent.dynamic.library import ToolLibrary
 from agent.hooks.runner import HookRunner
 from agent.jobs.scheduler import JobScheduler
 from agent.jobs.self_repair import SelfRepair
 from agent.jobs.turns import JobSettings, JobTurns
-from agent.llm import PROVIDERS
 from agent.llm.base import LLMProvider
-from agent.llm.chain import BareProviders, build_chain
 from agent.llm.images import OpenAIImages
 from agent.llm.speech import OpenAISpeech
-from agent.loop.cost_guard import CostGuard, Limits
-from agent.media.reader import AttachmentReader
-from agent.media.seeing import SeeingProvider
 from agent.model.session import BusyMode
 from agent.routines.heartbeat import HeartbeatRunner, HeartbeatSchedule
 from agent.routines.hygiene import MemoryHygiene
-from agent.routines.job_runs import JobRuns
 from agent.safety.access import AccessPolicy, DmPolicy, GroupPolicy
-from agent.safety.layer import SafetyLayer
 from agent.skills.shelf import SkillShelf
 from agent.store.base import Store
-from agent.tools.builtin import basic_tools, file_tools
-from agent.tools.builtin.message import Message
-from agent.tools.builtin.task import Task
-from agent.tools.execute import ToolExecutor
-from agent.tools.rates import RateWindows
-from agent.tools.registry import AnyTool, LocalToolsFor, ToolRegistry
+from agent.tools.registry import LocalToolsFor
 from agent.turns.expiry import ApprovalExpiry
 from agent.turns.in_process import InProcessEngine
 from agent.turns.turn_runner import TurnRunner
-from agent.workspace.identity import Identity
 from agent.workspace.workspace import FolderWorkspace
 from bot import __version__
-from bot.archive import OutputArchive, StoreLedger
-from bot.built_tools import build_built_tools
-from bot.containers import Containers, build_containers
-from bot.extended import build_extensions, service_book
+from bot.containers import Containers
+from bot.foundation import Foundation, MakeProvider, lay_foundation
 from bot.gateway import Gateway
-from bot.hooks import build_hooks
 from bot.imports import lean_imports
-from bot.jobs import StoreToolHealth, build_jobs, close_questions_at, tell_page
+from bot.jobs import close_questions_at, tell_page
 from bot.late_servers import LateServers
-from bot.memory_vectors import MemoryVectors, build_index, build_vectors
-from bot.notifier import OperatorNotifier, Targets
+from bot.memory_vectors import MemoryVectors
 from bot.plugins import NO_PLUGINS, Plugins, build_plugged_channel
-from bot.posting import Directory, StoreOutbox
 from bot.presenter import Presenter, StepSurface
-from bot.routines import Routines, build_routines
-from bot.sandboxed import LateSandbox, late_sandbox, shell_tool
-from bot.toolbox import build_shelf, build_speech, build_toolbox
+from bot.routines import Routines
+from bot.sandboxed import LateSandbox
+from bot.tooling import Tooling, fit_tools
 from channels import CHANNELS
 from channels.base import Channel
 from channels.settings import AccessSettings
-from channels.web import OPERATOR_ID, EventHub, WebChannel
+from channels.web import EventHub, WebChannel
 from config.settings import Settings
 
-MakeProvider = Callable[[Settings, str | None], LLMProvider]
 OPERATORS_OWN = AccessPolicy(everyone_is_operator=True)
 SIGNED_CALLERS = AccessPolicy(dm_policy=DmPolicy.OPEN, group_policy=GroupPolicy.DISABLED)
 """Of the webhook: what is handed in there bears the signature of the operator's secret, and is not the operator's."""
@@ -117,9 +93,9 @@ class Core:
     jobs: JobScheduler
     repair: SelfRepair
     containers: Containers
-    vectors: MemoryVectors | None = None
-    routines: Routines | None = None
-    built_tools: ToolLibrary | None = None
+    vectors: MemoryVectors | None
+    routines: Routines | None
+    built_tools: ToolLibrary | None
 
 
 def build_channels(settings: Settings, plugins: Plugins = NO_PLUGINS) -> dict[str, Channel]:
@@ -151,247 +127,190 @@ def build_core(
 ) -> Core:
     """Wire everything up for these channels. `clock` and `make_provider` take the place of the real ones."""
     clock = clock or SystemClock()
-    gateway = Gateway(channels, store, clock)
+    access = policies(settings)
+    base = lay_foundation(settings, store, channels, clock, make_provider, plugins)
+    engine = InProcessEngine()
+    tooling = fit_tools(base, engine, channels, plugins, access, restart_bot)
     live = Live()
     presenter = Presenter(channels, steps, store, clock)
     live.attach(presenter)
-    engine = InProcessEngine()
-    safety = SafetyLayer(
-        secrets_of(settings),
-        settings.safety.max_output_length,
-        injection_check=settings.safety.injection_check_enabled,
-    )
-    guard = CostGuard(
-        Limits(settings.limits.max_cost_per_day_cents, settings.limits.max_actions_per_hour), StoreLedger(store), clock
-    )
-    hooks = build_hooks(plugins, settings.workspace, clock)
-    screened_hooks = ScreenedHooks(hooks, safety)
-    make = make_provider or partial(build_provider, targets=plugins.provider_targets)
-    models = build_chain(_bare_providers(settings, make), settings.llm, guard, clock, random.SystemRandom())
-    speech = build_speech(settings, guard)
-    attachments = AttachmentReader(gateway, settings.workspace, safety, speech, clock)
-    llm, cheap = SeeingProvider(models.main, attachments.load), models.cheap
-    workspace = FolderWorkspace(settings.workspace, clock)
-    identity = Identity(workspace, clock)
-    archive = OutputArchive(store, clock)
-    busy_mode = BusyMode(settings.agent.busy_mode.value)
-    local_for = LocalToolsFor(settings.agent.local_tools_for.value)
-    sandbox = late_sandbox(settings)
-    book = service_book(settings)
-    vault = CredentialStore(
-        store,
-        clock,
-        partial(load_master_key, settings.secrets.master_key, settings.home, system_keychain()),
-        book.terms_for,
-    )
-    notifier = OperatorNotifier(_targets(settings, channels), gateway, store, clock)
-    vectors = build_vectors(settings, store, clock, guard, safety.contains_secret)
-    outbox = StoreOutbox(store, clock, gateway)
-    shelf = build_shelf(settings)
-    toolbox = build_toolbox(settings, safety, guard, outbox, shelf, vault, book, restart_bot)
-    tools: list[AnyTool] = [
-        *basic_tools(workspace, build_index(store, vectors), archive.find, clock, safety.contains_secret),
-        Message(outbox, Directory(gateway, notifier), settings.workspace, safety.contains_secret),
-        *toolbox.tools,
-    ]
-    if settings.agent.allow_local_tools:
-        tools += [*file_tools(settings.workspace), shell_tool(sandbox, settings.workspace)]
-    jobs = build_jobs(settings, store, clock, engine, gateway, screened_hooks, channels)
-    registry = ToolRegistry(tools)
-    containers = build_containers(
-        settings,
-        jobs.scheduler,
-        store=store,
-        clock=clock,
-        llm=llm,
-        safety=safety,
-        registry=registry,
-        deliveries=gateway,
-    )
-    for job_tool in jobs.tools(containers.desk):
-        registry.add_builtin(job_tool)
-    built = build_built_tools(settings, store, clock, safety, registry, llm, sandbox)
-    if settings.agent.allow_local_tools:
-        for tool in built.tools:
-            registry.add_builtin(tool)
-    extended = build_extensions(settings, store, clock, gateway, safety, registry, vault, book, plugins, built.library)
-    for tool in extended.tools:
-        registry.add_builtin(tool)
-    for plugged in plugins.tools:
-        registry.register(plugged)
-    executor = ToolExecutor(
-        registry,
-        safety,
-        RateWindows(clock),
-        archive,
-        local_for,
-        settings.safety.max_output_length,
-        hooks,
-        StoreToolHealth(store, clock),
-    )
-    registry.add_builtin(Task(llm, registry, executor, safety))
-    routines = build_routines(
-        settings,
-        store=store,
-        clock=clock,
-        llm=llm,
-        registry=registry,
-        executor=executor,
-        safety=safety,
-        workspace=workspace,
-        identity=identity,
-        hooks=hooks,
-        gateway=gateway,
-        places=Directory(gateway, notifier),
-        jobs=JobRuns(jobs.scheduler),
-        policies=policies(settings),
-    )
-    skills = ShelfSkills(shelf)
     memories = ThreadMemories(store)
-    zone = ZoneInfo(str(settings.agent.timezone))
-    chat_settings = ChatSettings(
-        agent_name=settings.agent.name,
-        zone=zone,
-        max_iterations=settings.agent.max_tool_iterations,
-        auto_approve=settings.agent.auto_approve_tools,
-        approval_timeout=settings.agent.approval_timeout,
-        live_channels=frozenset(steps) | {name for name, each in settings.channels.items() if each.streaming},
-        local_tools_for=local_for,
-        busy_mode=busy_mode,
-    )
-    compactor = Compactor(store, clock, cheap, workspace, safety)
-    room = RoomKeeper(
-        compactor,
-        memories,
-        llm,
-        limit_tokens=settings.agent.context_limit_tokens,
-        threshold=settings.agent.compaction_threshold,
-    )
-    thread_ops = ThreadOps(
-        chat_settings,
-        store=store,
-        clock=clock,
-        llm=llm,
-        registry=registry,
-        executor=executor,
-        safety=safety,
-        identity=identity,
-        memories=memories,
-        room=room,
-        surroundings=gateway,
-        live=live,
-        skills=skills,
-        hooks=screened_hooks,
-        attachments=attachments,
-    )
-    job_turns = JobTurns(
-        JobSettings(
-            settings.agent.name, zone, settings.agent.auto_approve_tools, settings.agent.approval_timeout, local_for
-        ),
-        jobs.records,
-        store=store,
-        clock=clock,
-        llm=llm,
-        registry=registry,
-        executor=executor,
-        safety=safety,
-        identity=identity,
-        memories=memories,
-        skills=skills,
-        hooks=screened_hooks,
-        containers=containers.turns,
-    )
-    heartbeat = HeartbeatRunner(
-        settings.agent.name,
-        heartbeat_schedule(settings),
-        store=store,
-        clock=clock,
-        cheap_llm=cheap,
-        llm=llm,
-        workspace=workspace,
-        identity=identity,
-        safety=safety,
-        notifier=notifier,
-    )
-    thread_commands = ThreadCommands(clock, room, registry, settings.agent.compaction_threshold)
-    services = Services(
-        version=__version__,
-        started_at=clock.now(),
-        store=store,
-        registry=registry,
-        local_tools_for=local_for,
-        llm=llm,
-        heartbeat=heartbeat,
-        spending=guard,
-        health=gateway.health,
-        room=room,
-        memories=memories,
-        safety=safety,
-        workspace=workspace,
-        skills=shelf,
-        restart=restart_bot,
-        jobs=jobs.scheduler,
-        zone=zone,
-        routines=None if routines is None else routines.desk,
-    )
-    intake = Intake(
-        store=store,
-        clock=clock,
-        sessions=SessionManager(hooks),
-        safety=safety,
-        policies=policies(settings),
-        signals=engine,
-        deliveries=gateway,
-        vault=vault,
-        stored=extended.servers.on_stored,
-        commands=frozenset(word for command in COMMANDS for word in (command.name, *command.aliases)),
-        busy_mode=busy_mode,
-        skills=skills,
-        triggers=None if routines is None else routines.triggers,
-    )
-    close_questions_at(jobs.records, intake)
-    tell_page(channels, jobs.scheduler)
+    skills = ShelfSkills(base.shelf)
+    heartbeat = _heartbeat(base)
+    intake = _intake(base, tooling, engine, skills, access)
+    close_questions_at(tooling.jobs.records, intake)
+    tell_page(channels, tooling.jobs.scheduler)
     expiry = ApprovalExpiry(store, clock, intake)
     runner = TurnRunner(
-        Agent(thread_ops, job_turns, thread_commands, COMMANDS, services, clock),
+        _agent(base, tooling, memories, skills, live, heartbeat, frozenset(steps), restart_bot),
         store=store,
         clock=clock,
         memories=memories,
-        deliveries=gateway,
+        deliveries=base.gateway,
         live=live,
         quit_bot=quit_bot,
         asked=expiry.nudge,
     )
     hygiene = settings.memory_hygiene
     return Core(
-        store,
-        clock,
-        engine,
-        runner,
-        intake,
-        gateway,
-        presenter,
-        expiry,
-        SessionPruner(store, clock, memories, settings.session.idle_timeout, hooks),
-        heartbeat,
-        settings.heartbeat.enabled,
-        MemoryHygiene(store, clock, settings.workspace, hygiene) if hygiene.enabled else None,
-        workspace,
-        llm,
-        cheap,
-        sandbox,
-        hooks,
-        extended.servers,
-        shelf,
-        toolbox.images,
-        speech,
-        jobs.scheduler,
-        SelfRepair(jobs.records, store, clock, engine, registry, notifier.notify_operator, built.rebuild),
-        containers,
-        vectors,
-        routines,
-        built.library if settings.agent.allow_local_tools else None,
+        store=store,
+        clock=clock,
+        engine=engine,
+        runner=runner,
+        intake=intake,
+        gateway=base.gateway,
+        presenter=presenter,
+        expiry=expiry,
+        pruner=SessionPruner(store, clock, memories, settings.session.idle_timeout, base.hooks),
+        heartbeat=heartbeat,
+        heartbeat_enabled=settings.heartbeat.enabled,
+        hygiene=MemoryHygiene(store, clock, settings.workspace, hygiene) if hygiene.enabled else None,
+        workspace=base.workspace,
+        llm=base.llm,
+        cheap_llm=base.cheap,
+        sandbox=base.sandbox,
+        hooks=base.hooks,
+        servers=tooling.servers,
+        shelf=base.shelf,
+        images=tooling.images,
+        speech=base.speech,
+        jobs=tooling.jobs.scheduler,
+        repair=_repair(base, tooling, engine),
+        containers=tooling.containers,
+        vectors=base.vectors,
+        routines=tooling.routines,
+        built_tools=tooling.library if settings.agent.allow_local_tools else None,
     )
+
+
+def _agent(
+    base: Foundation,
+    tooling: Tooling,
+    memories: ThreadMemories,
+    skills: ShelfSkills,
+    live: Live,
+    heartbeat: HeartbeatRunner,
+    watched: frozenset[str],
+    restart: Callable[[timedelta], None] | None,
+) -> Agent:
+    """What serves turns and commands. `watched`: channels that show an answer while it is written."""
+    settings = base.settings
+    chosen, zone = settings.agent, ZoneInfo(str(settings.agent.timezone))
+    local_for = LocalToolsFor(chosen.local_tools_for.value)
+    room = RoomKeeper(
+        Compactor(base.store, base.clock, base.cheap, base.workspace, base.safety),
+        memories,
+        base.llm,
+        limit_tokens=chosen.context_limit_tokens,
+        threshold=chosen.compaction_threshold,
+    )
+    thread_ops = ThreadOps(
+        ChatSettings(
+            agent_name=chosen.name,
+            zone=zone,
+            max_iterations=chosen.max_tool_iterations,
+            auto_approve=chosen.auto_approve_tools,
+            approval_timeout=chosen.approval_timeout,
+            live_channels=watched | {name for name, each in settings.channels.items() if each.streaming},
+            local_tools_for=local_for,
+            busy_mode=BusyMode(chosen.busy_mode.value),
+        ),
+        store=base.store,
+        clock=base.clock,
+        llm=base.llm,
+        registry=tooling.registry,
+        executor=tooling.executor,
+        safety=base.safety,
+        identity=base.identity,
+        memories=memories,
+        room=room,
+        surroundings=base.gateway,
+        live=live,
+        skills=skills,
+        hooks=base.screened_hooks,
+        attachments=base.attachments,
+    )
+    job_turns = JobTurns(
+        JobSettings(chosen.name, zone, chosen.auto_approve_tools, chosen.approval_timeout, local_for),
+        tooling.jobs.records,
+        store=base.store,
+        clock=base.clock,
+        llm=base.llm,
+        registry=tooling.registry,
+        executor=tooling.executor,
+        safety=base.safety,
+        identity=base.identity,
+        memories=memories,
+        skills=skills,
+        hooks=base.screened_hooks,
+        containers=tooling.containers.turns,
+    )
+    services = Services(
+        version=__version__,
+        started_at=base.clock.now(),
+        store=base.store,
+        registry=tooling.registry,
+        local_tools_for=local_for,
+        llm=base.llm,
+        heartbeat=heartbeat,
+        spending=base.guard,
+        health=base.gateway.health,
+        room=room,
+        memories=memories,
+        safety=base.safety,
+        workspace=base.workspace,
+        skills=base.shelf,
+        restart=restart,
+        jobs=tooling.jobs.scheduler,
+        zone=zone,
+        routines=None if tooling.routines is None else tooling.routines.desk,
+    )
+    thread_commands = ThreadCommands(base.clock, room, tooling.registry, chosen.compaction_threshold)
+    return Agent(thread_ops, job_turns, thread_commands, COMMANDS, services, base.clock)
+
+
+def _intake(
+    base: Foundation,
+    tooling: Tooling,
+    engine: InProcessEngine,
+    skills: ShelfSkills,
+    access: Mapping[str, AccessPolicy],
+) -> Intake:
+    return Intake(
+        store=base.store,
+        clock=base.clock,
+        sessions=SessionManager(base.hooks),
+        safety=base.safety,
+        policies=access,
+        signals=engine,
+        deliveries=base.gateway,
+        vault=base.vault,
+        stored=tooling.servers.on_stored,
+        commands=frozenset(word for command in COMMANDS for word in (command.name, *command.aliases)),
+        busy_mode=BusyMode(base.settings.agent.busy_mode.value),
+        skills=skills,
+        triggers=None if tooling.routines is None else tooling.routines.triggers,
+    )
+
+
+def _heartbeat(base: Foundation) -> HeartbeatRunner:
+    return HeartbeatRunner(
+        base.settings.agent.name,
+        heartbeat_schedule(base.settings),
+        store=base.store,
+        clock=base.clock,
+        cheap_llm=base.cheap,
+        llm=base.llm,
+        workspace=base.workspace,
+        identity=base.identity,
+        safety=base.safety,
+        notifier=base.notifier,
+    )
+
+
+def _repair(base: Foundation, tooling: Tooling, engine: InProcessEngine) -> SelfRepair:
+    tell, rebuild = base.notifier.notify_operator, tooling.built.rebuild
+    return SelfRepair(tooling.jobs.records, base.store, base.clock, engine, tooling.registry, tell, rebuild)
 
 
 def web_channel() -> WebChannel:
@@ -414,20 +333,6 @@ def policies(settings: Settings) -> dict[str, AccessPolicy]:
     return own | {name: _policy(each) for name, each in settings.channels.items()}
 
 
-def secrets_of(settings: Settings) -> list[str]:
-    """Every secret value in the settings, for the log and the safety layer to mask."""
-    found: list[str] = []
-    extensions = (*settings.channels.values(), *settings.providers.values())
-    for section in (*extensions, settings.web, settings.secrets, settings.memory):
-        for name in type(section).model_fields:
-            value = getattr(section, name)
-            if hasattr(value, "get_secret_value"):
-                found.append(value.get_secret_value())
-    if settings.database_url:
-        found.append(settings.database_url)
-    return found
-
-
 def heartbeat_schedule(settings: Settings) -> HeartbeatSchedule:
     """When the checklist is due."""
     chosen = settings.heartbeat
@@ -436,38 +341,7 @@ def heartbeat_schedule(settings: Settings) -> HeartbeatSchedule:
     )
 
 
-def build_provider(settings: Settings, model: str | None, targets: Mapping[str, str] = PROVIDERS) -> LLMProvider:
-    """The chosen provider, bare. Building it loads no SDK."""
-    chosen = settings.llm
-    module, _, name = targets[chosen.provider].partition(":")
-    provider: LLMProvider = getattr(importlib.import_module(module), name)(
-        settings.providers[chosen.provider], model=model, timeout=chosen.timeout
-    )
-    return provider
-
-
-def _bare_providers(settings: Settings, make: MakeProvider) -> BareProviders:
-    chosen = settings.llm
-    return BareProviders(
-        make(settings, chosen.model),
-        make(settings, chosen.cheap_model) if chosen.cheap_model else None,
-        tuple(make(_choosing(settings, ref.provider), ref.model) for ref in chosen.fallback),
-    )
-
-
-def _choosing(settings: Settings, provider: str) -> Settings:
-    """The settings as they were if this provider had been chosen."""
-    return settings.model_copy(update={"llm": settings.llm.model_copy(update={"provider": provider})})
-
-
 def _policy(settings: AccessSettings) -> AccessPolicy:
     return AccessPolicy.of(
         settings.owner_id, settings.dm_policy, settings.allow_from, settings.group_policy, settings.groups
     )
-
-
-def _targets(settings: Settings, channels: Mapping[str, Channel]) -> Targets:
-    owners = {name: each.owner_id for name, each in settings.channels.items() if each.owner_id}
-    if "web" in channels:
-        owners["web"] = OPERATOR_ID
-    return Targets(settings.heartbeat.notify_channel, settings.heartbeat.notify_user, owners)

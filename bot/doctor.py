@@ -20,7 +20,7 @@ import click
 from agent.llm.errors import AuthenticationFailed, LLMError, ModelUnavailable
 from agent.store.open import DATABASE_NAME, HEAD
 from agent.tools.sandbox import RefusingSandbox, choose_sandbox
-from bot.compose import build_provider, secrets_of
+from bot.foundation import build_provider, secrets_of
 from bot.log import configure_logging
 from bot.plugins import Plugins
 from channels.settings import DiscordSettings, SlackSettings, TelegramSettings
