@@ -31,8 +31,10 @@ from agent.llm.base import LLMProvider
 from agent.llm.images import OpenAIImages
 from agent.llm.speech import OpenAISpeech
 from agent.model.session import BusyMode
+from agent.routines.access import OwnerAccess
 from agent.routines.heartbeat import HeartbeatRunner, HeartbeatSchedule
 from agent.routines.hygiene import MemoryHygiene
+from agent.routines.people import PeopleWithAccess
 from agent.safety.access import AccessPolicy, DmPolicy, GroupPolicy
 from agent.skills.shelf import SkillShelf
 from agent.store.base import Store
@@ -136,7 +138,7 @@ def build_core(
     live.attach(presenter)
     memories = ThreadMemories(store)
     skills = ShelfSkills(base.shelf)
-    heartbeat = _heartbeat(base)
+    heartbeat = _heartbeat(base, access)
     intake = _intake(base, tooling, engine, skills, access)
     close_questions_at(tooling.jobs.records, intake)
     tell_page(channels, tooling.jobs.scheduler)
@@ -293,7 +295,8 @@ def _intake(
     )
 
 
-def _heartbeat(base: Foundation) -> HeartbeatRunner:
+def _heartbeat(base: Foundation, access: Mapping[str, AccessPolicy]) -> HeartbeatRunner:
+    people = PeopleWithAccess(base.store, base.clock, OwnerAccess(access))
     return HeartbeatRunner(
         base.settings.agent.name,
         heartbeat_schedule(base.settings),
@@ -305,6 +308,7 @@ def _heartbeat(base: Foundation) -> HeartbeatRunner:
         identity=base.identity,
         safety=base.safety,
         notifier=base.notifier,
+        people=people.list,
     )
 
 

@@ -10,6 +10,7 @@ import structlog
 
 from agent.clock import Clock
 from agent.conversation.intake import private_chat_fact
+from agent.routines.heartbeat import Person
 from agent.store import facts, outbox
 from agent.store.base import Store, Transaction
 from bot.gateway import Gateway
@@ -47,6 +48,13 @@ class OperatorNotifier:
         for address in found:
             await self._store.write(partial(self._post, address, text))
         return bool(found)
+
+    async def notify_person(self, person: Person, text: str) -> bool:
+        """Put the text into the outbox for the person's private chat; False if there is none."""
+        address = await self._gateway.private_chat(person.scope.channel, person.scope.user_id)
+        if address is not None:
+            await self._store.write(partial(self._post, address, text))
+        return address is not None
 
     async def addresses(self, channel: str | None) -> list[Address]:
         """The operator's private chat on a channel; without one, everywhere that the operator is told things."""

@@ -141,6 +141,8 @@ class WebhookChannel:
         `Unavailable` like `submit`.
         """
         desk = self._opened()
+        if self._accept is None:
+            raise Unavailable(NAME, "the bot is starting or stopping")
         with self._listening(message) as listener:
             is_repeat = not isinstance(await desk.standing(message), Unknown)
             await self.submit(message)
@@ -196,6 +198,8 @@ class WebhookChannel:
             listener.news.clear()
             if (own := listener.own_reply()) is not None:
                 return own
+            if listener.ended is Silence.STOPPING:
+                return listener.ended  # the store is about to close: it is not asked any more
             match await desk.standing(listener.message):
                 case Replied(message):
                     return listener.reply(message)

@@ -5,8 +5,10 @@ Rules and numbers are those of the behaviour we implement (IronClaw's heartbeat)
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import re
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, time, timedelta
 from functools import partial
@@ -21,12 +23,13 @@ from agent.llm.base import CompletionRequest, FinishReason, LLMProvider
 from agent.llm.clean import clean
 from agent.llm.errors import BudgetExceeded, LLMError
 from agent.llm.messages import UserText
+from agent.model.ids import OPERATOR, UserId
 from agent.safety.layer import SafetyLayer
 from agent.store import facts
 from agent.store.base import Store, Transaction
 from agent.workspace.errors import DocumentMissing, WorkspaceError
 from agent.workspace.identity import Identity
-from agent.workspace.scope import OperatorScope, Scope
+from agent.workspace.scope import OperatorScope, PersonScope, Scope
 from agent.workspace.workspace import Workspace
 from channels.message import ChatType
 
@@ -37,6 +40,8 @@ MAX_FAILURES = 3
 MAX_BACKOFF = 8
 SAME_FINDING_QUIET_FOR = timedelta(hours=24)
 FIRING = "heartbeat"
+AT_A_TIME = 8
+_FAILURES = "heartbeat-failures:{user}"
 _MAX_TOKENS = 4096
 _SECOND = timedelta(seconds=1)
 _OK_WITH_AT_MOST = 300  # characters beside the token
@@ -91,12 +96,30 @@ class HeartbeatSchedule:
     quiet_end: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Person:
+    """Somebody with a checklist of their own."""
+
+    user: UserId
+    scope: PersonScope
+
+
 class Notifier(Protocol):
-    """Brings a finding to the operator's private chat."""
+    """Brings a finding to a private chat."""
 
     async def notify_operator(self, text: str) -> bool:
         """False if no private chat of the operator is known."""
         ...
+
+    async def notify_person(self, person: Person, text: str) -> bool:
+        """False if they cannot be written to."""
+        ...
+
+
+People = Callable[[], Awaitable[Sequence[Person]]]
+"""Those who may talk to the bot at the moment, besides the operator."""
+
+Tell = Callable[[str], Awaitable[bool]]
 
 
 # -- rules -------------------------------------------------------------------------------------------------------
@@ -168,13 +191,21 @@ def read_answer(text: str, *, cut_off: bool = False, token: str = OK_TOKEN) -> A
     return NeedsAttention(re.sub(rf"\W?\b{token}\b\W?", " ", trimmed, flags=re.IGNORECASE).strip())
 
 
+def _backoff(failures: int) -> int:
+    """Of how many due times one is used after this many failures in a row."""
+    return int(min(2 ** max(0, failures - MAX_FAILURES + 1), MAX_BACKOFF))
+
+
 def _claim(due: datetime, tx: Transaction) -> bool:
     return facts.claim_firing(tx, FIRING, due)
 
 
 # -- the service -------------------------------------------------------------------------------------------------
 class HeartbeatRunner:
-    """Checks checklists; `run` does it on schedule for the operator's."""
+    """Checks checklists; `run` does it on schedule, for the operator's and then for everybody's own.
+
+    How often a checklist has failed in a row is kept, so that a restart does not tell it anew.
+    """
 
     def __init__(
         self,
@@ -189,6 +220,7 @@ class HeartbeatRunner:
         identity: Identity,
         safety: SafetyLayer,
         notifier: Notifier,
+        people: People,
     ) -> None:
         self._agent_name = agent_name
         self._schedule = schedule
@@ -200,13 +232,13 @@ class HeartbeatRunner:
         self._identity = identity
         self._safety = safety
         self._notifier = notifier
-        self._failures = 0
+        self._people = people
+        self._rounds = 0
 
     async def run(self) -> None:
         """Check whenever it is due, until cancelled. Each due time is served by one process only."""
         while True:
-            backoff = min(2 ** max(0, self._failures - MAX_FAILURES + 1), MAX_BACKOFF)
-            due = next_due(self._schedule, self._clock.now(), backoff)
+            due = next_due(self._schedule, self._clock.now(), _backoff(await self._failures_of(OPERATOR)))
             await self._clock.sleep(due - self._clock.now())
             if is_quiet(self._schedule, due):
                 log.info("heartbeat_quiet_hours")
@@ -214,19 +246,34 @@ class HeartbeatRunner:
                 await self.beat()
 
     async def beat(self) -> None:
-        """One scheduled check, with its notice if there is something to say."""
-        finding = await self._check(OperatorScope(), self._cheap_llm, unattended=True)
-        log.info("heartbeat_checked", finding=type(finding).__name__)
+        """One scheduled check of each checklist, with its notice if there is something to say."""
+        await self._beat(OPERATOR, OperatorScope(), self._notifier.notify_operator)
+        self._rounds += 1
+        slots = asyncio.Semaphore(AT_A_TIME)
+
+        async def beat(person: Person) -> None:
+            async with slots:
+                if self._rounds % _backoff(await self._failures_of(person.user)) == 0:
+                    await self._beat(person.user, person.scope, partial(self._notifier.notify_person, person))
+
+        async with asyncio.TaskGroup() as group:
+            for person in await self._people():
+                group.create_task(beat(person))
+
+    async def _beat(self, user: UserId, scope: Scope, tell: Tell) -> None:
+        finding = await self._check(scope, self._cheap_llm, unattended=True)
+        if not isinstance(finding, Skipped) or user == OPERATOR:
+            log.info("heartbeat_checked", user=user, finding=type(finding).__name__)
         match finding:
             case Skipped():
                 return
             case AllClear():
-                self._failures = 0
+                await self._keep_failures(user, 0)
             case NeedsAttention(text=text):
-                self._failures = 0
-                await self._tell_once(replies.HEARTBEAT_HEADLINE.format(text=text))
+                await self._keep_failures(user, 0)
+                await self._tell_once(user, replies.HEARTBEAT_HEADLINE.format(text=text), tell)
             case Failed(reason=reason):
-                await self._count_failure(reason)
+                await self._count_failure(user, reason, tell)
             case unreachable:
                 assert_never(unreachable)
 
@@ -283,18 +330,29 @@ class HeartbeatRunner:
             account="heartbeat",
         )
 
-    async def _count_failure(self, reason: str) -> None:
-        self._failures += 1
-        if self._failures == MAX_FAILURES:
+    async def _failures_of(self, user: UserId) -> int:
+        return int(await self._store.read(partial(facts.get, name=_FAILURES.format(user=user))) or 0)
+
+    async def _keep_failures(self, user: UserId, count: int) -> None:
+        if count != await self._failures_of(user):
+            await self._store.write(partial(facts.put, name=_FAILURES.format(user=user), value=str(count)))
+
+    async def _count_failure(self, user: UserId, reason: str, tell: Tell) -> None:
+        count = await self._failures_of(user) + 1
+        await self._keep_failures(user, count)
+        if count == MAX_FAILURES:
             await self._tell_once(
+                user,
                 f"The heartbeat has failed {MAX_FAILURES} times in a row ({reason}). It goes on less often until it "
-                "works again."
+                "works again.",
+                tell,
             )
 
-    async def _tell_once(self, text: str) -> None:
-        digest = hashlib.sha256(text.encode()).hexdigest()
+    async def _tell_once(self, user: UserId, text: str, tell: Tell) -> None:
+        told = text if user == OPERATOR else f"{user}\0{text}"
+        digest = hashlib.sha256(told.encode()).hexdigest()
         now = self._clock.now()
         is_news = await self._store.write(lambda tx: facts.claim_finding(tx, digest, now, SAME_FINDING_QUIET_FOR))
-        if is_news and not await self._notifier.notify_operator(text):
-            log.warning("heartbeat_has_no_target")
+        if is_news and not await tell(text):
+            log.warning("heartbeat_has_no_target", user=user)
             await self._store.write(partial(facts.forget_finding, digest=digest))  # nobody heard of it: it stays news

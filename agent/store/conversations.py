@@ -12,7 +12,7 @@ from sqlalchemy import RowMapping, bindparam, delete, func, select, tuple_, upda
 from agent.model import ids
 from agent.model.approval import ConsentPlace
 from agent.model.history import HistoryView
-from agent.model.ids import SessionId, ThreadId, UserId
+from agent.model.ids import OPERATOR, SessionId, ThreadId, UserId
 from agent.model.job import JOB_PLACE
 from agent.model.session import Thread, ThreadState
 from agent.store import facts, routines
@@ -349,6 +349,14 @@ def fell_idle(tx: Transaction, since: datetime, until: datetime) -> Sequence[tup
         )
     )
     return [(UserId(row.user_id), SessionId(row.id)) for row in rows]
+
+
+def people(tx: Transaction) -> Sequence[UserId]:
+    """Everybody who ever talked to the bot but the operator."""
+    rows = tx.connection.execute(
+        select(sessions.c.user_id).where(sessions.c.user_id != OPERATOR).order_by(sessions.c.user_id)
+    )
+    return [UserId(user) for user in rows.scalars()]
 
 
 def count_sessions(tx: Transaction, used_since: datetime) -> int:

@@ -202,29 +202,6 @@ async def test_messages_that_share_a_turn_share_its_answer(tmp_path: Path) -> No
     assert [task.result().said for task in (one, two, three)] == ["one", "two and three", "two and three"]
 
 
-@pytest.mark.parametrize(("mode", "to_the_first"), [("steer", "both"), ("interrupt", None)])
-async def test_message_during_a_turn_is_answered_with_it_or_in_its_place(
-    tmp_path: Path, mode: str, to_the_first: str | None
-) -> None:
-    held = Held(call("time", operation="now"))
-    variables = {"AGENT_BUSY_MODE": mode}
-    async with (
-        calling(tmp_path, ScriptedLLM([held, say("both")]), variables=variables) as caller,
-        asyncio.TaskGroup() as group,
-    ):
-        first = group.create_task(caller.ask("what time is it?"))
-        await held.reached.wait()
-        second = group.create_task(caller.ask("in Tokyo"))
-        await taken(caller, 2)
-        held.release.set()
-
-    assert second.result().said == "both"
-    if to_the_first is None:
-        assert first.result().data["kind"] == "notice"
-    else:
-        assert first.result().said == to_the_first
-
-
 async def test_waiting_ends_after_a_minute_and_a_repeat_gets_the_answer(tmp_path: Path) -> None:
     held = Held(say("At last."))
     clock = FakeClock()

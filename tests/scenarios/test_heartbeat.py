@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from agent.llm.base import Completion, FinishReason
+from agent.llm.base import Completion, CompletionRequest, FinishReason
 from agent.llm.errors import AuthenticationFailed
 from channels.errors import Rejected
 from channels.message import ChatType, ReplyKind
@@ -274,3 +274,76 @@ async def test_command_of_another_person_does_not_tell_what_the_operator_spends(
 
     assert "used up" in reply.text
     assert "$" not in reply.text
+
+
+# -- other people's checklists ----------------------------------------------------------------------------------
+def due_for(word: str) -> Callable[[CompletionRequest], Completion]:
+    """A model that finds something on the list that holds a word."""
+    return lambda request: say(f"It is about {word}.") if word in request.messages[-1].text else say("HEARTBEAT_OK")
+
+
+async def known(bot: Bot, *people: str) -> None:
+    """These people have talked to the bot."""
+    for person in people:
+        await bot.say("/ping", user=person, chat_id=person)
+        await bot.post(lambda post, person=person: post.message.address.chat_id == person)  # type: ignore[misc]
+
+
+async def test_each_person_hears_of_their_own_checklist_in_their_own_chat(tmp_path: Path) -> None:
+    (tmp_path / "workspace").mkdir()
+    checklist(tmp_path, "- [ ] ann's tulips", "users", "telegram", "41")
+    checklist(tmp_path, "- [ ] bob's boat", "users", "telegram", "42")
+    llm = ScriptedLLM([], default=lambda request: due_for("tulips")(request))
+    async with Bot(tmp_path, llm) as bot:
+        await known(bot, "41", "42", "43")
+        await bot.core.heartbeat.beat()
+        post = await bot.post("tulips")
+        await bot.rest()
+
+    assert post.message.address.chat_id == "41"
+    assert [text for text in bot.texts if "tulips" in text or "boat" in text] == [post.text]
+    asked = [request.messages[-1].text for request in llm.requests]
+    assert len(asked) == 2
+    assert not any("tulips" in text and "boat" in text for text in asked)
+
+
+async def test_same_finding_of_two_people_is_told_to_both_once(tmp_path: Path) -> None:
+    for person in ("41", "42"):
+        checklist(tmp_path, "- [ ] the party", "users", "telegram", person)
+    async with Bot(tmp_path, ScriptedLLM([], default=lambda request: due_for("party")(request))) as bot:
+        await known(bot, "41", "42")
+        for _ in range(3):
+            await bot.core.heartbeat.beat()
+        await bot.post("party", count=2)
+        await bot.rest()
+
+    told = [post.message.address.chat_id for post in bot.telegram.posted if "party" in post.text]
+    assert sorted(told) == ["41", "42"]
+
+
+async def test_person_who_may_not_talk_any_more_has_no_heartbeat(tmp_path: Path) -> None:
+    checklist(tmp_path, "- [ ] the party", "users", "telegram", "41")
+    async with Bot(tmp_path, ScriptedLLM([])) as bot:
+        await known(bot, "41")
+    async with Bot(tmp_path, ScriptedLLM([]), variables={"TELEGRAM_DM_POLICY": "pairing"}) as bot:
+        await bot.core.heartbeat.beat()
+
+    assert bot.llm.requests == []
+
+
+async def test_failing_checklist_of_a_person_is_told_once_and_asked_less_often_also_after_a_restart(
+    tmp_path: Path,
+) -> None:
+    checklist(tmp_path, "- [ ] the party", "users", "telegram", "41")
+    requests = 0
+    for beats in (2, 2, 6):
+        async with Bot(tmp_path, ScriptedLLM([DOWN] * 10)) as bot:
+            await known(bot, "41")
+            for _ in range(beats):
+                await bot.core.heartbeat.beat()
+            await bot.rest()
+            requests += len(bot.llm.requests)
+            told = [text for text in bot.texts if "failed 3 times" in text]
+        assert len(told) == (1 if beats == 2 and requests > 2 else 0)
+
+    assert requests < 10
