@@ -22,7 +22,7 @@ from channels.webhook import (
     WebhookChannel,
     replies_to,
 )
-from tests.support.builders import make_message
+from tests.support.builders import NOON, make_message
 from tests.support.fake_clock import FakeClock
 from tests.support.parts import Parts
 
@@ -82,7 +82,7 @@ async def ask(desk: FakeDesk, *said: OutgoingMessage, times_out: bool = False, s
         await asyncio.sleep(0)
         asks = group.create_task(running.channel.ask(message()))
         await running.taken.wait()
-        await clock.wait_for_sleeper()
+        await clock.wait_for_due(NOON + PATIENCE)
         await running.say(*said)
         if times_out:
             clock.advance(PATIENCE)
