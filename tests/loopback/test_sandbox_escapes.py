@@ -87,7 +87,7 @@ async def test_the_home_cannot_be_read_by_any_path(home: Path, folder: Path) -> 
 async def test_the_bots_processes_are_not_there(folder: Path) -> None:
     command = (
         f"cat /proc/{os.getpid()}/environ /proc/{os.getpid()}/maps; kill -0 {os.getpid()}; "
-        "for p in /proc/[0-9]*; do tr '\\0' '\\n' < $p/environ; cat $p/cmdline; done 2>/dev/null; cat /proc/1/mountinfo"
+        "for p in /proc/[0-9]*; do tr '\\0' '\\n' < $p/environ; cat $p/cmdline; done 2>/dev/null"
     )
 
     output = await run(command, folder)

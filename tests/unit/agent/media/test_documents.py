@@ -41,6 +41,7 @@ OPEN = packed(
         ("sheet", SHEET, "Name\tCost\nTea\t4"),
         ("slides", SLIDES, "first\n\nlast"),
     ],
+    ids=lambda value: value if isinstance(value, str) else f"{len(value)} bytes",
 )
 async def test_text_of_a_document_is_read_in_its_order(kind: str, data: bytes, text: str) -> None:
     assert document_kind(data) == kind
@@ -54,7 +55,7 @@ async def test_open_document_is_read() -> None:
     assert extract.extract("open", data) == "One two\nThree"
 
 
-@pytest.mark.parametrize("data", [b"", b"PK", png(), packed({"a.txt": "x"}), b"plain text"])
+@pytest.mark.parametrize("data", [b"", b"PK", png(), packed({"a.txt": "x"}), b"plain text"], ids=len)
 def test_what_is_no_document_has_no_kind(data: bytes) -> None:
     assert document_kind(data) is None
 
@@ -73,6 +74,7 @@ def test_what_is_no_document_has_no_kind(data: bytes) -> None:
         ("word", word("cut")[:60], NoText.BROKEN),
         ("sheet", packed({"xl/worksheets/sheet1.xml": '<r><c t="s"><v>9</v></c>'}), NoText.BROKEN),
     ],
+    ids=lambda value: value if isinstance(value, str) else f"{len(value)} bytes",
 )
 async def test_hostile_or_broken_document_is_given_up(kind: str, data: bytes, why: NoText) -> None:
     assert await document_text(kind, data) == why
