@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import lru_cache
 from types import TracebackType
 from typing import Final, TextIO
 
@@ -25,6 +26,7 @@ from config.settings import LogFormat, LogSettings
 # Libraries say what they send and receive at lower levels: people's texts, tokens, SQL parameters.
 _LIBRARY_LEVEL: Final = logging.WARNING
 # slack_bolt warns of each event without a listener by quoting it whole, the person's text included.
+_SHORT: Final = 100
 _QUIETER: Final = {"slack_bolt": logging.ERROR}
 
 
@@ -61,14 +63,17 @@ def redactor(secrets: Iterable[str]) -> Processor:
     def mask(text: str) -> str:
         return detector.redact(mask_shapes(known.sub(MASK, text) if known else text))
 
+    # Names, ids and events come again with each message: thirty of them a turn.
+    mask_again = lru_cache(maxsize=1024)(mask)
+
     def clean(value: object) -> object:
         match value:
             case None | bool() | int() | float():
                 return value
             case str():
-                return mask(value)
+                return mask_again(value) if len(value) <= _SHORT else mask(value)
             case dict():
-                return {mask(str(key)): clean(item) for key, item in value.items()}
+                return {mask_again(str(key)): clean(item) for key, item in value.items()}
             case list() | tuple() | set() | frozenset():
                 return [clean(item) for item in value]
             case _:
