@@ -17,7 +17,9 @@ INVISIBLE = (
 # What can stand inside a key without being part of it: invisible characters, line ends and the indentation after them.
 _LINE_END = r"[\r\n][\r\n \t]*"
 _GAP = re.compile(rf"{_LINE_END}|[{INVISIBLE}]+")
-_ASCII_GAP = re.compile(rf"{_LINE_END}|[{_CONTROLS}]+")
+# The same for what most texts are: two simple searches take half the time of one with a choice in it.
+_LINE_GAP = re.compile(_LINE_END)
+_CONTROL = re.compile(f"[{_CONTROLS}]")
 # Printable ASCII as JSON and JavaScript, URLs and HTML write it.
 _ESCAPE = re.compile(
     r"\\u00([2-7][0-9a-f])|\\x([2-7][0-9a-f])|%([2-7][0-9a-f])|&#x0{0,6}([2-7][0-9a-f]);|&#0{0,6}([0-9]{2,3});",
@@ -50,7 +52,8 @@ class View:
 def views_of(text: str) -> Iterator[View]:
     """The text itself, and where they differ the text without gaps, and that with its escapes undone."""
     yield View(text)
-    gaps = [(gap.start(), gap.end(), "") for gap in (_ASCII_GAP if text.isascii() else _GAP).finditer(text)]
+    pattern = _LINE_GAP if text.isascii() and not _CONTROL.search(text) else _GAP
+    gaps = [(gap.start(), gap.end(), "") for gap in pattern.finditer(text)]
     if gaps:
         yield _replaced(text, gaps)
     if escapes := list(_escapes(text)):
