@@ -100,7 +100,6 @@ async def make(bot: Bot, **more: object) -> None:
 
 # -- at their times --------------------------------------------------------------------------------------------------
 async def test_finding_comes_once_to_the_topic_where_the_routine_was_made(tmp_path: Path) -> None:
-    """FR-H08."""
     model = Model(say("Server 3 is down."), say("ROUTINE_OK"))
     async with started(tmp_path, model) as bot:
         await make(bot, chat_id="-100", chat_type=ChatType.SUPERGROUP, thread_id="7")
@@ -138,7 +137,6 @@ async def test_it_runs_at_the_same_local_time_each_day(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("answer", ["ROUTINE_OK", "**ROUTINE_OK**\n", "routine_ok.", "Well. ROUTINE_OK", "NO_REPLY"])
 async def test_nothing_to_report_is_silent_in_every_spelling(tmp_path: Path, answer: str) -> None:
-    """FR-H01."""
     async with started(tmp_path, Model(say(answer))) as bot:
         await make(bot)
         before = len(bot.sent)
@@ -165,7 +163,6 @@ async def test_a_single_time_runs_once_and_is_over(tmp_path: Path) -> None:
 
 
 async def test_a_time_in_the_past_makes_nothing(tmp_path: Path) -> None:
-    """FR-H06."""
     model = Model(arguments={"trigger_type": "cron", "at": "2026-03-02T11:55"})
     async with started(tmp_path, model) as bot:
         await make(bot)
@@ -190,7 +187,6 @@ async def test_times_within_the_cooldown_are_left_out(tmp_path: Path) -> None:
 
 # -- restarts --------------------------------------------------------------------------------------------------------
 async def test_a_crash_between_the_claim_and_the_run_loses_nothing(tmp_path: Path) -> None:
-    """FR-H05, the third case."""
     clock = FakeClock()
     async with started(tmp_path, Model(), clock=clock) as bot:
         await make(bot)
@@ -228,7 +224,7 @@ async def test_a_run_that_a_crash_cut_off_has_failed_and_is_told(tmp_path: Path)
 
 
 async def test_after_half_a_day_down_nothing_comes_all_at_once(tmp_path: Path) -> None:
-    """FR-H05, the second case: what is long past is missed, with a reason; what is just past is made up for, a few at
+    """What is long past is missed, with a reason; what is just past is made up for, a few at
     a time."""
     clock = FakeClock()
     async with Bot(tmp_path, ScriptedLLM(default=Model()), clock=clock, variables=CAPACITY) as bot:
@@ -610,7 +606,6 @@ async def test_five_failures_in_a_row_switch_it_off_with_one_notice_more(tmp_pat
 
 
 async def test_what_went_wrong_is_not_told_in_a_group(tmp_path: Path) -> None:
-    """FR-L06."""
     async with started(tmp_path, Model(DOWN), variables={"LLM_MAX_RETRIES": "0"}) as bot:
         await make(bot, chat_id="-100", chat_type=ChatType.SUPERGROUP)
         await forward(bot, 21 * HOUR)
@@ -621,7 +616,7 @@ async def test_what_went_wrong_is_not_told_in_a_group(tmp_path: Path) -> None:
 
 
 async def test_with_the_budget_used_up_no_model_is_asked_and_it_is_told_once_a_day(tmp_path: Path) -> None:
-    """FR-O05, invariant 6."""
+    """Invariant 6."""
     model = Model(say("Up."), arguments=dict(HOURLY))
     async with started(tmp_path, model, variables={"MAX_ACTIONS_PER_HOUR": "3"}) as bot:
         await make(bot)  # two calls of three; what nobody waits for may use 80 per cent
@@ -674,7 +669,6 @@ async def test_what_somebody_ordered_ends_with_their_access(tmp_path: Path) -> N
 
 # -- a chat that moves -----------------------------------------------------------------------------------------------
 async def test_a_group_that_gets_a_new_id_takes_its_routines_along(tmp_path: Path) -> None:
-    """FR-T12."""
     async with started(tmp_path, Model(say("Up."))) as bot:
         await make(bot, chat_id="-100", chat_type=ChatType.SUPERGROUP)
         move = partial(conversations.move_chat, channel="telegram", old_chat="-100", new_chat="-1001")

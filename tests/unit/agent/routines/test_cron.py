@@ -1,4 +1,4 @@
-"""Schedules are wall-clock time: each local time fires once, whatever clocks do. field reports FR-H03, FR-H04."""
+"""Schedules are wall-clock time: each local time fires once, whatever clocks do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Claims, one transaction each: what is blocked stays due, what is claimed runs once. FR-H05, invariant 9."""
+"""Claims, one transaction each: what is blocked stays due, what is claimed runs once. Invariant 9."""
 
 from __future__ import annotations
 

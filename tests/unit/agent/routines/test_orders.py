@@ -1,4 +1,4 @@
-"""What a model asks for is read and checked before anything is kept; a refusal says what to do. FR-H06."""
+"""What a model asks for is read and checked before anything is kept; a refusal says what to do."""
 
 from __future__ import annotations
 

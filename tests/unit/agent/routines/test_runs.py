@@ -1,4 +1,4 @@
-"""How an end is told: by flags, with the name as data, and in a shared chat without what went wrong. FR-L06."""
+"""How an end is told: by flags, with the name as data, and in a shared chat without what went wrong."""
 
 from __future__ import annotations
 

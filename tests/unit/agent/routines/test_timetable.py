@@ -1,4 +1,4 @@
-"""Each due time runs once or is recorded as missed; nothing drifts. field reports FR-H05, FR-H09."""
+"""Each due time runs once or is recorded as missed; nothing drifts."""
 
 from __future__ import annotations
 
