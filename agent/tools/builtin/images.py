@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from pathlib import Path, PurePosixPath
 from typing import ClassVar, Protocol
@@ -52,13 +52,18 @@ class ImageDesk:
         self._outbox = outbox
         self._contains_secret = contains_secret
 
-    def refusal(self, prompt: str) -> ToolOutput | None:
-        """Why nothing can be asked of the model, or None."""
+    async def serve(self, prompt: str, work: Callable[[], Awaitable[ToolOutput]]) -> ToolOutput:
+        """What `work` gives, if the model may be asked; its faults as errors that the model can act on."""
         if not self.model.is_available:
             return _error(_NO_KEY)
         if self._contains_secret(prompt):
             return _error("the text holds what looks like a key, token or password. Nothing was sent.")
-        return None
+        try:
+            return await work()
+        except LLMError as error:
+            return _fault(error)
+        except WorkspaceError as error:
+            return _error(str(error))
 
     async def picture(self, context: ToolContext, path: str) -> Picture:
         """The picture in a file. Raises WorkspaceError, also for what is none."""
@@ -105,15 +110,11 @@ class ImageGenerate:
         return PathScope.of("images")
 
     async def run(self, arguments: ImageGenerateArguments, context: ToolContext) -> ToolOutput:
-        if (refused := self._desk.refusal(arguments.prompt)) is not None:
-            return refused
-        try:
+        async def work() -> ToolOutput:
             picture = await self._desk.model.draw(arguments.prompt, arguments.size, str(context.turn))
             return await self._desk.keep(context, picture)
-        except LLMError as error:
-            return _fault(error)
-        except WorkspaceError as error:
-            return _error(str(error))
+
+        return await self._desk.serve(arguments.prompt, work)
 
 
 class ImageEditArguments(Arguments):
@@ -138,16 +139,12 @@ class ImageEdit:
         return PathScope(frozenset({PurePosixPath("/images"), PurePosixPath("/", arguments.image_path)}))
 
     async def run(self, arguments: ImageEditArguments, context: ToolContext) -> ToolOutput:
-        if (refused := self._desk.refusal(arguments.prompt)) is not None:
-            return refused
-        try:
+        async def work() -> ToolOutput:
             before = await self._desk.picture(context, arguments.image_path)
             picture = await self._desk.model.redraw(arguments.prompt, before, str(context.turn))
             return await self._desk.keep(context, picture)
-        except LLMError as error:
-            return _fault(error)
-        except WorkspaceError as error:
-            return _error(str(error))
+
+        return await self._desk.serve(arguments.prompt, work)
 
 
 class ImageAnalyzeArguments(Arguments):
@@ -172,15 +169,11 @@ class ImageAnalyze:
         return PathScope.of(arguments.image_path)
 
     async def run(self, arguments: ImageAnalyzeArguments, context: ToolContext) -> ToolOutput:
-        if (refused := self._desk.refusal(arguments.question)) is not None:
-            return refused
-        try:
+        async def work() -> ToolOutput:
             picture = await self._desk.picture(context, arguments.image_path)
             return ToolOutput(await self._desk.model.describe(arguments.question, picture, str(context.turn)))
-        except LLMError as error:
-            return _fault(error)
-        except WorkspaceError as error:
-            return _error(str(error))
+
+        return await self._desk.serve(arguments.question, work)
 
 
 def picture_type(data: bytes) -> str | None:

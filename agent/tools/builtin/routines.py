@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from enum import StrEnum
 from typing import Annotated, ClassVar, Protocol
 
@@ -147,12 +148,7 @@ class RoutineCreate:
         return None
 
     async def run(self, arguments: RoutineCreateArguments, context: ToolContext) -> ToolOutput:
-        try:
-            return ToolOutput(await self._desk.create(arguments, context))
-        except RoutineRefused as refused:
-            return ToolOutput(f"{refused} No routine was made.", is_error=True)
-        except StoreError:
-            return ToolOutput(_NOT_NOW, is_error=True)
+        return await _told(self._desk.create(arguments, context), " No routine was made.")
 
 
 class RoutineList:
@@ -198,12 +194,7 @@ class RoutineUpdate:
         return None
 
     async def run(self, arguments: RoutineUpdateArguments, context: ToolContext) -> ToolOutput:
-        try:
-            return ToolOutput(await self._desk.change(arguments, context))
-        except RoutineRefused as refused:
-            return ToolOutput(f"{refused} Nothing was changed.", is_error=True)
-        except StoreError:
-            return ToolOutput(_NOT_NOW, is_error=True)
+        return await _told(self._desk.change(arguments, context), " Nothing was changed.")
 
 
 class RoutineDelete:
@@ -224,12 +215,7 @@ class RoutineDelete:
         return None
 
     async def run(self, arguments: RoutineNameArguments, context: ToolContext) -> ToolOutput:
-        try:
-            return ToolOutput(await self._desk.delete(arguments.name, context))
-        except RoutineRefused as refused:
-            return ToolOutput(str(refused), is_error=True)
-        except StoreError:
-            return ToolOutput(_NOT_NOW, is_error=True)
+        return await _told(self._desk.delete(arguments.name, context))
 
 
 class RoutineFire:
@@ -251,12 +237,7 @@ class RoutineFire:
         return None
 
     async def run(self, arguments: RoutineNameArguments, context: ToolContext) -> ToolOutput:
-        try:
-            return ToolOutput(await self._desk.fire(arguments.name, context))
-        except RoutineRefused as refused:
-            return ToolOutput(str(refused), is_error=True)
-        except StoreError:
-            return ToolOutput(_NOT_NOW, is_error=True)
+        return await _told(self._desk.fire(arguments.name, context))
 
 
 class RoutineHistory:
@@ -277,12 +258,7 @@ class RoutineHistory:
         return PathScope.nothing()
 
     async def run(self, arguments: RoutineHistoryArguments, context: ToolContext) -> ToolOutput:
-        try:
-            return ToolOutput(await self._desk.history(arguments.name, arguments.limit, context))
-        except RoutineRefused as refused:
-            return ToolOutput(str(refused), is_error=True)
-        except StoreError:
-            return ToolOutput(_NOT_NOW, is_error=True)
+        return await _told(self._desk.history(arguments.name, arguments.limit, context))
 
 
 class EventEmit:
@@ -321,3 +297,13 @@ def routine_tools(desk: RoutineDesk) -> tuple[AnyTool, ...]:
         RoutineHistory(desk),
         EventEmit(desk),
     )
+
+
+async def _told(answer: Awaitable[str], kept: str = "") -> ToolOutput:
+    """What the desk says; its refusals, with what `kept` adds, and a store that is away as errors."""
+    try:
+        return ToolOutput(await answer)
+    except RoutineRefused as refused:
+        return ToolOutput(f"{refused}{kept}", is_error=True)
+    except StoreError:
+        return ToolOutput(_NOT_NOW, is_error=True)
